@@ -1,0 +1,51 @@
+"""Locality-sensitive hashing by random hyperplanes (Charikar, STOC 2002)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hashgrove.encoders import Linear
+from hashgrove.hasher import Hasher
+
+__all__ = ["LSH"]
+
+
+class LSH(Hasher):
+    """Random Gaussian hyperplanes through the mean of the data: the expected distance is the angle around it.
+
+    Parameters
+    ----------
+    n_bits : int
+    random_state : int, RandomState or None
+        Seed of the hyperplanes.
+
+    Attributes
+    ----------
+    encoder_ : Linear
+
+    References
+    ----------
+    M. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002.
+
+    Examples
+    --------
+    >>> X = np.arange(12.0).reshape(4, 3)
+    >>> LSH(16, random_state=0).fit(X).transform(X).shape
+    (4, 2)
+    """
+
+    def __init__(self, n_bits: int = 64, *, random_state: Any = None) -> None:
+        self.n_bits = n_bits
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Draw the hyperplanes; of ``X`` only the mean is used, of ``y`` nothing."""
+        X = self._check_X(X, reset=True)
+        self._check_n_bits()
+        rng = np.random.default_rng(self._seed())
+        weights = rng.standard_normal((self.n_bits, X.shape[1]))
+        self.encoder_ = Linear(weights=weights, bias=-weights @ X.mean(axis=0, dtype=np.float64))
+        return self

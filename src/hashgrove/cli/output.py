@@ -1,0 +1,153 @@
+"""What the commands print: tables for people, JSON and CSV for programs; all of it on stdout."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hashgrove.fasthash import FastHash
+    from hashgrove.metrics import Report
+
+    Hit = tuple[int, NDArray[np.uint16], NDArray[np.int64]]
+
+__all__ = ["file_size", "format_pairs", "format_table", "format_training", "write_header", "write_hits", "write_report"]
+
+HIT_COLUMNS = ("query", "rank", "distance", "id")
+
+
+def file_size(n_bytes: int) -> str:
+    """A number of bytes for people.
+
+    >>> file_size(999), file_size(123_456), file_size(7_100_000)
+    ('999 bytes', '123.5 KB', '7.1 MB')
+    """
+    if n_bytes < 1000:
+        return f"{n_bytes} bytes"
+    size = n_bytes / 1000
+    for unit in ("KB", "MB"):
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def format_pairs(rows: Iterable[tuple[str, object]]) -> str:
+    """Names and values in two columns.
+
+    >>> print(format_pairs([("bits", 64), ("file", "a.hashgrove")]))
+    bits  64
+    file  a.hashgrove
+    """
+    rows = list(rows)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows)
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts, the first column to the left and the others to the right.
+
+    >>> print(format_table(("method", "MAP"), [("ITQ", "0.69"), ("FastHash", "0.98")]))
+    method     MAP
+    ITQ       0.69
+    FastHash  0.98
+    """
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in (columns, *rows)
+    )
+
+
+def format_training(hasher: FastHash, path: str, seconds: float) -> str:
+    """What came out of a training whose model was saved at ``path``."""
+    errors = [record.training_error for record in hasher.history_]
+    rows = [
+        ("model", f"{path} ({file_size(os.path.getsize(path))})"),
+        ("bits", hasher.encoder_.n_bits),
+        ("features", hasher.encoder_.n_features),
+        ("seconds", f"{seconds:.1f}"),
+        ("final loss", f"{hasher.history_[-1].objective:.4g}"),
+        ("mean training error", f"{sum(errors) / len(errors):.4f}"),
+    ]
+    return format_pairs(rows)
+
+
+def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]) -> None:
+    """Print the results of a search, query by query, as they come.
+
+    Parameters
+    ----------
+    hits : iterable of (query, distances, ids)
+    style : {"json", "csv"} or None
+        None is a table.
+    largest : sequence of 4 int
+        Largest query, rank, distance and id that can occur: they set the widths of the table.
+    """
+    write = sys.stdout.write
+    if style == "json":
+        separator = "[\n"
+        for query, distances, ids in hits:
+            result = {"query": query, "ids": ids.tolist(), "distances": distances.tolist()}
+            write(separator + json.dumps(result))
+            separator = ",\n"
+        write("[]\n" if separator == "[\n" else "\n]\n")
+        return
+    if style == "csv":
+        widths = [0] * 4
+    else:
+        widths = [max(len(name), len(str(n))) for name, n in zip(HIT_COLUMNS, largest, strict=True)]
+    line = ("," if style == "csv" else "  ").join(f"{{:>{width}}}" for width in widths) + "\n"
+    write(line.format(*HIT_COLUMNS))
+    for query, distances, ids in hits:
+        rows = enumerate(zip(distances.tolist(), ids.tolist(), strict=True), start=1)
+        write("".join(line.format(query, rank, distance, id_) for rank, (distance, id_) in rows))
+
+
+def write_report(report: Report, *, style: str | None) -> None:
+    """Print an evaluation; CSV is one line of names and one of values, and leaves the curves out."""
+    values = report.to_dict()
+    if style == "json":
+        print(json.dumps(values, indent=2))
+    elif style == "csv":
+        single = {name: value for name, value in values.items() if not isinstance(value, list)}
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(single)
+        writer.writerow(single.values())
+    else:
+        print(report)
+
+
+def write_header(path: str, n_bytes: int, fields: Mapping[str, Any], *, style: str | None) -> None:
+    """Print what `hashgrove.modelfile.read_header` tells about a model file."""
+    if style == "json":
+        print(json.dumps({"file": path, "size": n_bytes, **fields}, indent=2))
+        return
+    rows: list[tuple[str, object]] = [("file", f"{path} ({file_size(n_bytes)})")]
+    rows += [(name, fields[name]) for name in ("kind", "format", "version")]
+    rows += _header_rows(fields["header"])
+    for name, (dtype, shape) in fields["arrays"].items():
+        rows.append((f"array {name}", f"{dtype} {' x '.join(map(str, shape)) or 'scalar'}"))
+    rows.append(("sha256", fields["sha256"]))
+    print(format_pairs((_printable(name), _printable(value)) for name, value in rows))
+
+
+def _header_rows(header: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What the header says, and then its groups, such as the parameters."""
+    groups = {name: value for name, value in header.items() if isinstance(value, dict)}
+    rows: list[tuple[str, object]] = [(name, value) for name, value in header.items() if name not in groups]
+    for title, group in groups.items():
+        rows += [(title, ""), *((f"  {name}", value) for name, value in group.items())]
+    return rows
+
+
+def _printable(value: object) -> str:
+    """Text of a value from a file, without what a terminal would obey."""
+    text = str(value)
+    return text if text.isprintable() else ascii(text)

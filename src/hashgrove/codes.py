@@ -1,0 +1,256 @@
+"""Packed binary codes: the order of bits, the checks, and the Hamming kernels.
+
+A code of ``n_bits`` bits is ``ceil(n_bits / 8)`` bytes: bit ``i`` is bit ``i % 8`` (least significant first)
+of byte ``i // 8``, and the bits that fill the last byte are zero. faiss packs in the same order.
+
+Kernels take codes as *columns*, uint64 of shape (n_words, n): all first words, then all second words, and so
+on. One loop over a column is a plain vector loop whatever the length of the code, so no width needs a path of
+its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.jit import chunks, kernel, popcount, run
+
+__all__ = [
+    "MAX_BYTES",
+    "as_columns",
+    "as_words",
+    "check_codes",
+    "distances_to_range",
+    "hamming",
+    "pack",
+    "unpack",
+]
+
+MAX_BYTES = 8191  # a distance is at most 65,528 and fits the uint16 that holds it
+ROWS_PER_CHUNK = 64
+TILE = 2048  # columns of one word, read again for every query of a chunk: 16 KB, half of a first-level cache
+
+
+def pack(bits: ArrayLike) -> NDArray[np.uint8]:
+    """Pack bits into bytes, the first bit into the least significant place.
+
+    Parameters
+    ----------
+    bits : array-like of shape (n, n_bits)
+        Booleans, or integers that are 0 or 1.
+
+    Returns
+    -------
+    codes : uint8 array of shape (n, ceil(n_bits / 8))
+
+    Examples
+    --------
+    >>> pack([[True, False, False, False, False, False, False, False, True]])
+    array([[1, 1]], dtype=uint8)
+    """
+    array = np.asarray(bits)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(
+            "The 'bits' parameter must be a 2-D array with one row per code and at least one bit. "
+            f"Got shape {array.shape} instead."
+        )
+    # Anything else would be packed as "not zero", which turns scores and -1/+1 bits into all ones.
+    if array.dtype != np.bool_ and (array.dtype.kind not in "iu" or not np.isin(array, (0, 1)).all()):
+        raise ValueError(
+            "The 'bits' parameter must be boolean, or integers 0 and 1. "
+            f"Got {_describe_values(array)} instead; for scores or -1/+1 bits, pass 'bits > 0'."
+        )
+    return np.packbits(array.astype(np.bool_, copy=False), axis=1, bitorder="little")
+
+
+def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.bool_]:
+    """Bits of packed codes: the inverse of `pack`.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+    n_bits : int
+        Bits in a code; the padding above them is dropped.
+
+    Returns
+    -------
+    bits : bool array of shape (n, n_bits)
+
+    Examples
+    --------
+    >>> unpack(np.array([[5]], np.uint8), 3)
+    array([[ True, False,  True]])
+    """
+    array = check_codes(codes)
+    n_bytes = array.shape[1]
+    if not 8 * n_bytes - 7 <= n_bits <= 8 * n_bytes:
+        raise ValueError(
+            f"The 'n_bits' parameter must be from {8 * n_bytes - 7} to {8 * n_bytes} "
+            f"for codes of {n_bytes} bytes. Got {n_bits!r} instead."
+        )
+    return np.unpackbits(array, axis=1, count=int(n_bits), bitorder="little").astype(np.bool_)
+
+
+def check_codes(codes: ArrayLike, *, n_bytes: int | None = None, name: str = "codes") -> NDArray[np.uint8]:
+    """Return packed codes as a C-contiguous array; raise where they are not packed codes.
+
+    Nothing is converted: a cast from another type would give codes, and wrong ones.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+        ``n`` may be 0.
+    n_bytes : int, optional
+        The number of bytes that a code must have.
+    name : str
+        The name of the parameter, for the message.
+
+    Returns
+    -------
+    codes : uint8 array of shape (n, n_bytes)
+
+    Raises
+    ------
+    ValueError
+        If the type, the number of dimensions or the number of bytes is wrong.
+
+    Examples
+    --------
+    >>> check_codes(np.array([[1.0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: The 'codes' parameter must be packed codes of dtype uint8, as given by transform or pack. Got float64 instead.
+    """  # noqa: E501
+    array: NDArray[Any] = np.asarray(codes)
+    if array.dtype != np.uint8:
+        hint = f" To pack bits, use hashgrove.pack({name})." if array.dtype == np.bool_ and array.ndim == 2 else ""
+        raise ValueError(
+            f"The '{name}' parameter must be packed codes of dtype uint8, as given by transform or pack. "
+            f"Got {array.dtype} instead.{hint}"
+        )
+    if array.ndim != 2:
+        hint = f" For one code, pass {name}[None, :]." if array.ndim == 1 else ""
+        raise ValueError(
+            f"The '{name}' parameter must be 2-D, one row of bytes per code. Got shape {array.shape} instead.{hint}"
+        )
+    if n_bytes is not None and array.shape[1] != n_bytes:
+        raise ValueError(f"The '{name}' parameter must have {n_bytes} bytes a code. Got {array.shape[1]} instead.")
+    if not 1 <= array.shape[1] <= MAX_BYTES:
+        raise ValueError(
+            f"The '{name}' parameter must have 1 to {MAX_BYTES} bytes a code. Got {array.shape[1]} instead."
+        )
+    return np.ascontiguousarray(array)
+
+
+def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
+    """Codes as little-endian 64-bit words, zero-padded and read-only; no copy where the bytes fill the words.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+
+    Returns
+    -------
+    words : uint64 array of shape (n, ceil(n_bytes / 8))
+
+    Examples
+    --------
+    >>> as_words(np.array([[1, 2]], np.uint8))
+    array([[513]], dtype=uint64)
+    """
+    array = check_codes(codes)
+    padding = -array.shape[1] % 8
+    if padding:
+        array = np.pad(array, ((0, 0), (0, padding)))
+    return _read_only(array.view(np.dtype("<u8")).astype(np.uint64, copy=False))
+
+
+def as_columns(codes: ArrayLike) -> NDArray[np.uint64]:
+    """Codes as the kernels read a database: the words of `as_words`, word-major and read-only.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+
+    Returns
+    -------
+    columns : C-contiguous uint64 array of shape (ceil(n_bytes / 8), n)
+
+    Examples
+    --------
+    >>> as_columns(np.array([[1], [2], [3]], np.uint8))
+    array([[1, 2, 3]], dtype=uint64)
+    """
+    return _read_only(np.ascontiguousarray(as_words(codes).T))
+
+
+@kernel
+def distances_to_range(columns: Any, query: Any, start: int, stop: int, out: Any) -> None:
+    """Write the distances of one query to database items ``start`` to ``stop`` into ``out[: stop - start]``.
+
+    ``columns`` is uint64 (n_words, n), ``query`` uint64 (n_words,), ``out`` uint16 of at least ``stop -
+    start``. Costs ``n_words * (stop - start)`` popcounts, vectorised where the processor can.
+    """
+    word = query[0]
+    column = columns[0, start:stop]
+    for i in range(np.uint64(column.size)):  # an unsigned index: numba then drops its test for negative ones
+        out[i] = popcount(column[i] ^ word)
+    for w in range(1, columns.shape[0]):
+        word = query[w]
+        column = columns[w, start:stop]
+        for i in range(np.uint64(column.size)):
+            out[i] = np.uint16(out[i] + np.uint16(popcount(column[i] ^ word)))
+
+
+@kernel
+def _hamming(queries: Any, columns: Any, out: Any) -> None:
+    """Write all distances into ``out``, uint16 (n_queries, n); ``queries`` is uint64 (n_queries, n_words)."""
+    n = columns.shape[1]
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        for q in range(queries.shape[0]):
+            distances_to_range(columns, queries[q], start, stop, out[q, start:stop])
+
+
+def hamming(a: ArrayLike, b: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint16]:
+    """Hamming distances, in bits, between all codes of ``a`` and all codes of ``b``.
+
+    Parameters
+    ----------
+    a : uint8 array of shape (n_a, n_bytes)
+    b : uint8 array of shape (n_b, n_bytes)
+    n_jobs : int, optional
+        Threads; None or -1 is every core.
+
+    Returns
+    -------
+    distances : uint16 array of shape (n_a, n_b)
+
+    Examples
+    --------
+    >>> hamming(np.array([[0b0000], [0b1111]], np.uint8), np.array([[0b0001]], np.uint8))
+    array([[1],
+           [3]], dtype=uint16)
+    """
+    a = check_codes(a, name="a")
+    columns = as_columns(check_codes(b, n_bytes=a.shape[1], name="b"))
+    queries = as_words(a)
+    out = np.empty((len(a), columns.shape[1]), np.uint16)
+    tasks = [(queries[i:j], columns, out[i:j]) for i, j in chunks(len(a), ROWS_PER_CHUNK)]
+    run(_hamming, tasks, n_jobs=n_jobs)
+    return out
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view: numba compiles for writable and read-only arrays apart, so all words are one."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _describe_values(array: NDArray[Any]) -> str:
+    if array.dtype.kind not in "iu":
+        return str(array.dtype)
+    return f"{array.dtype} from {array.min()} to {array.max()}"

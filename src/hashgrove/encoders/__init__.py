@@ -1,0 +1,14 @@
+"""What a hasher learned: frozen arrays that turn feature rows into scores and packed codes.
+
+An encoder imports nothing of the learning side. Each class is a frozen dataclass of arrays; ``ENCODERS`` names those
+that a model file can hold.
+"""
+
+from hashgrove.encoders.base import FEATURE_DTYPES, Encoder, check_features
+from hashgrove.encoders.kernel import Kernel
+from hashgrove.encoders.linear import Linear
+from hashgrove.encoders.trees import Trees
+
+__all__ = ["ENCODERS", "FEATURE_DTYPES", "Encoder", "Kernel", "Linear", "Trees", "check_features"]
+
+ENCODERS: dict[str, type[Encoder]] = {"linear": Linear, "kernel": Kernel, "trees": Trees}

@@ -1,0 +1,101 @@
+"""The contract of every encoder: scores, and a bit that is one where the score is above zero."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from hashgrove.codes import pack
+from hashgrove.jit import chunks, run
+
+__all__ = ["FEATURE_DTYPES", "Encoder", "check_features"]
+
+ROWS_PER_CHUNK = 1024
+FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type becomes the first
+
+
+class Encoder(ABC):
+    """A function from feature rows to codes; subclasses are frozen dataclasses whose fields are arrays.
+
+    A subclass gives `n_bits`, `n_features`, `_scores` (one chunk of rows), `concatenate` and `_check`.
+    """
+
+    savable: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def n_bits(self) -> int:
+        """Number of bits in a code."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of columns that `X` must have."""
+
+    @abstractmethod
+    def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Scores (n, n_bits) of a C-contiguous, checked chunk of float32 or float64 rows."""
+
+    @classmethod
+    @abstractmethod
+    def concatenate(cls, encoders: Sequence[Self]) -> Self:
+        """One encoder that gives the bits of all ``encoders``, in their order."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise ValueError unless the arrays fit together; a model file from elsewhere is untrusted."""
+
+    def scores(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[Any]:
+        """Real-valued scores, shape (n, n_bits); bit = score > 0, and the magnitude is its margin."""
+        X = check_features(X, n_features=self.n_features)
+        parts = run(lambda a, b: self._scores(_contiguous(X[a:b])), chunks(len(X), ROWS_PER_CHUNK), n_jobs=n_jobs)
+        return np.concatenate(parts)
+
+    def encode(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
+        """Packed codes, uint8 of shape (n, ceil(n_bits / 8)); see `hashgrove.codes.pack` for the order of bits."""
+        rows = check_features(X, n_features=self.n_features)
+        codes = np.empty((len(rows), (self.n_bits + 7) // 8), np.uint8)
+
+        def encode_chunk(start: int, stop: int) -> None:
+            codes[start:stop] = pack(self._scores(_contiguous(rows[start:stop])) > 0)
+
+        run(encode_chunk, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)
+        return codes
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that make this encoder, by field name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Inverse of `arrays`, for arrays from an untrusted file: names, types, shapes and ranges are checked."""
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        if set(arrays) != names:
+            raise ValueError(f"a {cls.__name__} encoder has the arrays {sorted(names)}, not {sorted(arrays)}")
+        encoder = cls(**arrays)
+        encoder._check()
+        return encoder
+
+
+def check_features(X: ArrayLike, *, n_features: int | None = None) -> NDArray[Any]:
+    """Return ``X`` as a finite 2-D array of one of `FEATURE_DTYPES`, copied only where the type has to change.
+
+    >>> check_features([[0, 1], [2, 3]], n_features=2).dtype
+    dtype('float64')
+    """
+    checked: NDArray[Any] = check_array(X, dtype=FEATURE_DTYPES, input_name="X")
+    if n_features is not None and checked.shape[1] != n_features:
+        raise ValueError(
+            f"The 'X' parameter must have {n_features} features a row, as in training. Got {checked.shape[1]} instead."
+        )
+    return checked
+
+
+def _contiguous(X: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.uint8 else X.dtype)

@@ -1,0 +1,241 @@
+"""Files on disk: atomic writes, and feature matrices, labels and codes from .npy, .npz, .csv and .parquet.
+
+The four formats themselves are read in `hashgrove.formats`; here is what a matrix, a label file and a code
+file are.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.formats import FileError, MissingFileError, PathLike, Table, read
+
+__all__ = [
+    "FileError",
+    "MissingFileError",
+    "atomic_write",
+    "read_codes",
+    "read_labels",
+    "read_matrix",
+    "read_table",
+    "write_matrix",
+]
+
+
+@contextmanager
+def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
+    """Open ``path`` for writing so that it holds its old content or the whole new one, never a part.
+
+    The bytes go to a temporary file in the same folder, which takes the place of ``path`` when the block
+    ends and is removed when the block fails. Links are followed and permissions kept, as a plain ``open``
+    would.
+
+    Parameters
+    ----------
+    path : path
+        A regular file, or a new name in a folder that exists.
+
+    Yields
+    ------
+    file
+        A binary file object.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "greeting"
+    >>> with atomic_write(path) as file:
+    ...     _ = file.write(b"hello")
+    >>> path.read_bytes()
+    b'hello'
+    """
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
+    try:
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            raise FileError(f"{os.fspath(path)}: must be a regular file. Got a folder or a device.")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
+    try:
+        with open(handle, "wb") as file:
+            if mode is not None:
+                os.chmod(temporary, stat.S_IMODE(mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable, on systems where a folder can be synced."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_matrix(path: PathLike) -> NDArray[Any]:
+    """Read a feature matrix, shape (rows, features); a .npy file is memory-mapped.
+
+    Parameters
+    ----------
+    path : path
+        ``.npy``; ``.npz`` with one array, or ``file.npz:name``; ``.csv`` with or without a header row;
+        ``.parquet``.
+
+    Returns
+    -------
+    ndarray
+        Two dimensions, numbers only, of the type in the file (float64 from .csv).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "X.csv"
+    >>> _ = path.write_text("height,width\\n1,2\\n3,4\\n")
+    >>> read_matrix(path)
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    return read_table(path)[0]
+
+
+def read_table(path: PathLike, *, label_column: str | int | None = None) -> Table:
+    """Read a feature matrix and, from a .csv or .parquet file, the labels that stand in one of its columns.
+
+    Parameters
+    ----------
+    path : path
+        As in `read_matrix`.
+    label_column : str or int, optional
+        Name or number (from 0) of the column that holds the labels; it is left out of the matrix.
+
+    Returns
+    -------
+    matrix : ndarray of shape (rows, features)
+    labels : ndarray of shape (rows,) or None
+        Integers, other numbers or text, whichever fits all values first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "animals.csv"
+    >>> _ = path.write_text("4,2,cat\\n5,3,dog\\n")
+    >>> matrix, labels = read_table(path, label_column=2)
+    >>> matrix.tolist(), labels.tolist()
+    ([[4.0, 2.0], [5.0, 3.0]], ['cat', 'dog'])
+    """
+    matrix, labels = read(path, label_column)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or matrix.shape[1] == 0:
+        raise FileError(f"{os.fspath(path)}: must be a 2-D matrix of numbers. Got {_describe(matrix)} instead.")
+    return matrix, labels
+
+
+def read_labels(path: PathLike, *, column: str | int | None = None) -> NDArray[Any]:
+    """Read class labels, shape (rows,), numbers or text; or a tag matrix, shape (rows, tags).
+
+    Parameters
+    ----------
+    path : path
+        As in `read_matrix`. A .csv or .parquet file of one column holds classes, one of several columns tags.
+    column : str or int, optional
+        Name or number (from 0) of the one column of a .csv or .parquet file that holds the classes.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "y.csv"
+    >>> _ = path.write_text("label\\ncat\\ndog\\ncat\\n")
+    >>> read_labels(path).tolist()
+    ['cat', 'dog', 'cat']
+    """
+    labels, chosen = read(path, column, only_column=True)
+    labels = labels if chosen is None else chosen
+    if labels.ndim not in (1, 2) or labels.dtype.kind not in ("biufU" if labels.ndim == 1 else "biuf"):
+        raise FileError(
+            f"{os.fspath(path)}: labels must be 1-D, numbers or text, or a 2-D tag matrix of numbers. "
+            f"Got {_describe(labels)} instead."
+        )
+    return labels
+
+
+def read_codes(path: PathLike) -> NDArray[np.uint8]:
+    """Read packed codes, uint8 of shape (rows, bytes).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "codes.csv"
+    >>> write_matrix(path, np.array([[255, 0]], np.uint8))
+    >>> read_codes(path)
+    array([[255,   0]], dtype=uint8)
+    """
+    matrix = read_matrix(path)
+    is_text = Path(path).suffix.lower() == ".csv"  # text has no types: there, whole numbers may be codes
+    if is_text and np.all((matrix >= 0) & (matrix <= 255) & (matrix == np.trunc(matrix))):
+        matrix = matrix.astype(np.uint8)
+    if matrix.dtype != np.uint8:
+        raise FileError(f"{os.fspath(path)}: codes must be a 2-D array of uint8. Got {_describe(matrix)} instead.")
+    return matrix
+
+
+def write_matrix(path: PathLike, array: ArrayLike) -> None:
+    """Write numbers to a .npy file, or to a .csv file without header, atomically.
+
+    Parameters
+    ----------
+    path : path
+        A name that ends in ``.csv`` or ``.npy``, or has no ending (then it is a .npy file, too).
+    array : array of numbers
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "X.npy"
+    >>> write_matrix(path, [[1, 2]])
+    >>> read_matrix(path).tolist()
+    [[1, 2]]
+    """
+    array = np.asarray(array)
+    if array.dtype.kind not in "biuf":
+        raise FileError(f"{os.fspath(path)}: can hold numbers only. Got {_describe(array)} instead.")
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".npy", ".csv", ""):
+        raise FileError(f"{os.fspath(path)}: must end in .npy or .csv. Got {suffix!r} instead.")
+    with atomic_write(path) as file:
+        if suffix == ".csv":
+            np.savetxt(file, array, delimiter=",", fmt=_csv_format(array.dtype))
+        else:
+            np.save(file, array, allow_pickle=False)
+
+
+def _describe(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def _csv_format(dtype: np.dtype[Any]) -> str:
+    if dtype.kind != "f":
+        return "%d"
+    return "%.9g" if dtype.itemsize <= 4 else "%.17g"  # the digits that give the same number back

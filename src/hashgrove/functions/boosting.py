@@ -1,0 +1,236 @@
+"""Boosted trees as hash functions (section 4.1 of the paper): discrete AdaBoost with weight trimming and LazyBoost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from hashgrove.binning import bin_features, fit_bins
+from hashgrove.encoders import Encoder
+from hashgrove.encoders.trees import MAX_VOTES, Trees, predict_tree
+from hashgrove.functions.tree import Tree, grow
+from hashgrove.jit import chunks, kernel, run
+
+__all__ = ["BinnedData", "BoostedTrees"]
+
+ROWS_PER_CHUNK = 16384
+
+
+@dataclass(frozen=True)
+class BinnedData:
+    """Training rows in 256 levels, feature by feature, and the binning that made them."""
+
+    bins: NDArray[np.uint8]
+    low: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    n_jobs: int | None
+
+
+class BoostedTrees(BaseEstimator):  # type: ignore[misc]
+    """A weighted vote of small trees, the paper's hash function.
+
+    Parameters
+    ----------
+    n_trees : int, default=200
+        Boosting rounds.
+    max_depth : int, default=4
+        Tests from the root to a leaf; any depth, memory grows with the nodes that there are.
+    features_per_node : int or None, default=200
+        Features drawn for each node (LazyBoost); ``None`` or more than there are means all.
+    trimming : float, default=0.1
+        Share of the weight, from the lightest examples up, that a round leaves out of the growing of its tree. They
+        still count in the tree's vote and are reweighted.
+    min_points : int, default=5
+        A node with this many examples or fewer of either class is a leaf.
+    early_stopping : bool, default=True
+        Stop when no training example is on the wrong side any more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((200, 2))
+    >>> z = np.where(X[:, 0] > X[:, 1], 1, -1).astype(np.int8)
+    >>> learner = BoostedTrees(n_trees=20)
+    >>> encoder, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
+    >>> float((bit == z).mean()) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_trees: int = 200,
+        max_depth: int = 4,
+        features_per_node: int | None = 200,
+        trimming: float = 0.1,
+        min_points: int = 5,
+        early_stopping: bool = True,
+    ) -> None:
+        self.n_trees = n_trees
+        self.max_depth = max_depth
+        self.features_per_node = features_per_node
+        self.trimming = trimming
+        self.min_points = min_points
+        self.early_stopping = early_stopping
+
+    def _check(self) -> None:
+        for name, low, high in (("n_trees", 1, 4096), ("max_depth", 1, 64), ("min_points", 0, 2**31)):
+            number = getattr(self, name)
+            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not low <= number <= high:
+                raise ValueError(
+                    f"The '{name}' parameter must be an integer from {low} to {high}. Got {number!r} instead."
+                )
+        k = self.features_per_node
+        if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1):
+            raise ValueError(f"The 'features_per_node' parameter must be an integer >= 1 or None. Got {k!r} instead.")
+        if not isinstance(self.trimming, int | float) or not 0 <= self.trimming < 1:
+            raise ValueError(f"The 'trimming' parameter must be a number in [0, 1). Got {self.trimming!r} instead.")
+
+    def prepare(
+        self,
+        X: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        earlier: Encoder | None = None,
+        n_jobs: int | None = None,
+    ) -> BinnedData:
+        """Check the parameters and bin the training rows, once a fit."""
+        self._check()
+        low, scale = (earlier.low, earlier.scale) if isinstance(earlier, Trees) else fit_bins(X)
+        return BinnedData(bin_features(X, low, scale, n_jobs=n_jobs), low, scale, n_jobs)
+
+    def learn(
+        self,
+        data: BinnedData,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> tuple[Trees, NDArray[np.int8]]:
+        """AdaBoost on the labels ``z``; returns the encoder of this bit and the bit that it really gives."""
+        n_features, n = data.bins.shape
+        w = (np.ones(n) if weights is None else weights).astype(np.float32)
+        margin = np.zeros(n)
+        trees: list[Tree] = []
+        alphas: list[float] = []
+        seeds = rng.integers(2**63, size=self.n_trees, dtype=np.uint64)
+        for seed in seeds:
+            index, signed = _trim(w, w.view(np.int32), z, self.trimming)
+            tree = grow(
+                data.bins,
+                index,
+                signed,
+                max_depth=self.max_depth,
+                features_per_node=n_features if self.features_per_node is None else self.features_per_node,
+                min_points=self.min_points,
+                seed=seed,
+                n_jobs=data.n_jobs,
+            )
+            leaf = np.empty(n, np.int8)
+            run(
+                predict_tree,
+                [(data.bins, *tree, a, b, leaf) for a, b in chunks(n, ROWS_PER_CHUNK)],
+                n_jobs=data.n_jobs,
+            )
+            alpha, wrong = _reweight(z, leaf, w, margin)
+            if alpha > 0:
+                trees.append(tree)
+                alphas.append(alpha)
+                if self.early_stopping and wrong == 0:
+                    break
+        if not trees:  # no better than a coin: the heavier class for everybody
+            sign = 1 if np.dot(w, z) > 0 else -1
+            trees, alphas = [_constant(sign)], [1.0]
+        encoder = _encoder(data, trees, np.array(alphas))
+        votes = np.concatenate(
+            run(
+                lambda a, b: encoder.votes(data.bins[:, a:b])[0],
+                chunks(n, ROWS_PER_CHUNK),
+                n_jobs=data.n_jobs,
+            )
+        )
+        return encoder, np.where(votes > 0, 1, -1).astype(np.int8)
+
+
+def _constant(sign: int) -> Tree:
+    zero = np.zeros(1, np.uint32)
+    return Tree(zero, np.zeros(1, np.uint8), zero, np.full(1, sign, np.int8))
+
+
+def _encoder(data: BinnedData, trees: list[Tree], alphas: NDArray[np.float64]) -> Trees:
+    """One bit; the weights become whole votes that sum to at most `MAX_VOTES`."""
+    votes = np.maximum(np.floor(alphas / alphas.sum() * (MAX_VOTES - len(alphas))), 1).astype(np.int16)
+    sizes = [len(tree.value) for tree in trees]
+    return Trees(
+        low=data.low,
+        scale=data.scale,
+        bit_ptr=np.array([0, len(trees)], np.int32),
+        weights=votes,
+        tree_ptr=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
+        **{name: np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree._fields},
+    )
+
+
+@kernel
+def _trim(w, w_bits, y, trimming):
+    """The heaviest examples that hold 1 - ``trimming`` of the weight: their numbers, and label x weight in fixed point.
+
+    No sort: the weights are counted by exponent and the top 7 bits of the mantissa (the order of the bits of a positive
+    float is that of its value), so examples within 1 % of the limit are kept too. Kept weights sum to 2^30.
+    """
+    n = len(w)
+    limit = 0
+    if trimming > 0:
+        mass = np.zeros(1 << 15, np.float64)
+        for i in range(n):
+            mass[w_bits[i] >> 16] += w[i]
+        wanted = mass.sum() * (1 - trimming)
+        limit = (1 << 15) - 1
+        total = mass[limit]
+        while total < wanted and limit > 0:
+            limit -= 1
+            total += mass[limit]
+    kept, total = 0, 0.0
+    for i in range(n):
+        if w_bits[i] >> 16 >= limit:
+            kept += 1
+            total += w[i]
+    index, signed = np.empty(kept, np.uint32), np.empty(kept, np.int32)
+    t = 0
+    for i in range(n):
+        if w_bits[i] >> 16 >= limit:
+            index[t] = i
+            signed[t] = np.int32(np.rint(y[i] * (w[i] / total) * (1 << 30)))
+            t += 1
+    return index, signed
+
+
+@kernel
+def _reweight(y, leaf, w, margin):
+    """AdaBoost's step: returns the tree's weight alpha and the number of examples that the vote now gets wrong.
+
+    ``w`` (float32, rescaled to mean 1) and ``margin`` (float64) are updated unless alpha <= 0.
+    """
+    n = len(y)
+    right = wrong = 0.0
+    for i in range(n):
+        if leaf[i] == y[i]:
+            right += w[i]
+        else:
+            wrong += w[i]
+    # a faultless tree gets the weight of one that errs on half an example
+    alpha = 0.5 * np.log(right / max(wrong, (right + wrong) / (2 * n))) if right > 0 else 0.0
+    if alpha <= 0:
+        return 0.0, n
+    down, up = np.exp(-alpha), np.exp(alpha)
+    rescale = n / (right * down + wrong * up)
+    errors = 0
+    for i in range(n):
+        w[i] *= (down if leaf[i] == y[i] else up) * rescale
+        margin[i] += alpha * leaf[i]
+        errors += margin[i] * y[i] <= 0
+    return alpha, errors

@@ -1,0 +1,155 @@
+"""Step 2 with any scikit-learn classifier: one clone of it for each bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils.validation import has_fit_parameter
+
+from hashgrove.encoders import Encoder, Linear
+
+__all__ = ["Classifier", "Fitted"]
+
+_Rows = tuple[NDArray[Any], int | None]  # training rows, number of threads
+
+
+class Classifier(BaseEstimator):  # type: ignore[misc]
+    """Any scikit-learn classifier as hash function.
+
+    It is cloned for each bit, seeded by the hasher (every ``random_state`` in it), and given the weights of
+    the examples where its ``fit`` takes ``sample_weight``. What a linear classifier learns (``coef_`` and
+    ``intercept_``) becomes a `Linear` encoder, which a model file can hold; anything else a `Fitted` one,
+    which needs joblib.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> X, rng = np.array([[0.0], [1.0], [4.0], [5.0]]), np.random.default_rng(0)
+    >>> learner = Classifier(KNeighborsClassifier(1))
+    >>> encoder, bit = learner.learn(learner.prepare(X, rng), np.array([-1, 1, 1, -1], np.int8), None, rng)
+    >>> encoder, bit.tolist()
+    (Fitted(KNeighborsClassifier), [-1, 1, 1, -1])
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def prepare(
+        self,
+        X: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        earlier: Encoder | None = None,
+        n_jobs: int | None = None,
+    ) -> _Rows:
+        """Check the estimator; the data stay as they are."""
+        if not (isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)):
+            raise ValueError(f"The 'estimator' parameter must be a scikit-learn classifier. Got {self.estimator!r}.")
+        return X, n_jobs
+
+    def learn(
+        self,
+        data: _Rows,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> tuple[Encoder, NDArray[np.int8]]:
+        """Fit one bit; the encoder, and the bit that it gives."""
+        X, n_jobs = data
+        encoder: Encoder
+        if np.all(z == z[0]):
+            encoder = Linear.constant(z[0], n_features=X.shape[1])
+        else:
+            estimator = clone(self.estimator)
+            seeds = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
+            estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
+            weighted = weights is not None and has_fit_parameter(estimator, "sample_weight")
+            estimator.fit(X, z, **({"sample_weight": weights} if weighted else {}))
+            encoder = _as_linear(estimator, X) or Fitted(parts=(estimator,), width=X.shape[1])
+        return encoder, np.where(encoder.scores(X, n_jobs=n_jobs)[:, 0] > 0, 1, -1).astype(np.int8)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted(Encoder):
+    """Fitted classifiers as they are; joblib and pickle can store them, a model file cannot.
+
+    Parameters
+    ----------
+    parts : tuple
+        Fitted classifiers of -1 against +1, one bit each, and encoders, with as many bits as they have.
+    width : int
+        Number of features.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0]], [-1, 1])
+    >>> encoder = Fitted(parts=(tree, Linear.constant(1, n_features=1)), width=1)
+    >>> encoder.scores([[0.0], [1.0]]).tolist()
+    [[-0.5, 1.0], [0.5, 1.0]]
+    """
+
+    savable: ClassVar[bool] = False
+
+    parts: tuple[Any, ...]
+    width: int
+
+    def __repr__(self) -> str:
+        return f"Fitted({', '.join(dict.fromkeys(type(part).__name__ for part in self.parts))})"
+
+    @property
+    def n_bits(self) -> int:
+        """Number of bits in a code."""
+        return sum(part.n_bits if isinstance(part, Encoder) else 1 for part in self.parts)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns that `X` must have."""
+        return self.width
+
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        scores = [part._scores(X) if isinstance(part, Encoder) else _margin(part, X)[:, None] for part in self.parts]
+        return np.concatenate(scores, axis=1)
+
+    @classmethod
+    def concatenate(cls, encoders: Sequence[Any]) -> Fitted:
+        """One encoder that gives the bits of all ``encoders``, of whatever class."""
+        parts: list[Any] = []
+        for encoder in encoders:
+            parts.extend(encoder.parts if isinstance(encoder, Fitted) else [encoder])
+        return cls(parts=tuple(parts), width=encoders[0].n_features)
+
+    def _check(self) -> None:
+        raise ValueError("a Fitted encoder holds estimators, which do not come from a model file")
+
+
+def _margin(estimator: Any, X: NDArray[Any]) -> NDArray[np.float64]:
+    """Score of -1 against +1, positive where the classifier says +1."""
+    if hasattr(estimator, "decision_function"):
+        return np.asarray(estimator.decision_function(X), np.float64).reshape(len(X))
+    if hasattr(estimator, "predict_proba"):
+        return np.asarray(estimator.predict_proba(X), np.float64)[:, 1] - 0.5
+    return np.where(np.asarray(estimator.predict(X)).reshape(len(X)) > 0, 1.0, -1.0)
+
+
+def _as_linear(estimator: Any, X: NDArray[Any]) -> Linear | None:
+    """The hyperplane of a classifier whose decision function is one on the training rows, else None."""
+    n_features = X.shape[1]
+    coefficients = getattr(estimator, "coef_", None)
+    intercept = np.asarray(getattr(estimator, "intercept_", ()), dtype=np.float64)
+    if not isinstance(coefficients, np.ndarray) or coefficients.shape not in ((1, n_features), (n_features,)):
+        return None
+    if intercept.size != 1 or not hasattr(estimator, "decision_function"):
+        return None
+    linear = Linear(weights=coefficients.reshape(1, -1).astype(np.float64), bias=intercept.reshape(1))
+    scores, expected = linear.scores(X)[:, 0], _margin(estimator, X)
+    return linear if np.allclose(scores, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max()) else None

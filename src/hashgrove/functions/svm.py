@@ -1,0 +1,261 @@
+"""Step 2 with support vector machines (section 4 of the paper): LinearSVM, and KernelSVM with the RBF kernel.
+
+Both ignore the weights of the examples: in the authors' release the linear SVM does, and the kernel SVM
+follows it here. A learner stopped by ``max_iter`` gives no warning: a hash function that is not optimal is
+still one, and the next bits are fitted to the codes that it really gives.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import NearestNeighbors
+from sklearn.svm import SVC, LinearSVC
+
+from hashgrove.encoders import Encoder, Kernel, Linear
+
+__all__ = ["KernelSVM", "LinearSVM"]
+
+GAMMA_NEIGHBOURS = 50
+GAMMA_ROWS = 1000  # rows whose neighbours give gamma; the neighbours themselves come from all rows
+EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it are rounding error
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Features as given, and scaled to [0, 1]: scaled = (X - low) / span."""
+
+    X: NDArray[Any]
+    scaled: NDArray[np.float64]
+    low: NDArray[np.float64]
+    span: NDArray[np.float64]
+    n_jobs: int | None
+
+
+class LinearSVM(BaseEstimator):  # type: ignore[misc]
+    """Hyperplanes by LIBLINEAR: squared hinge loss, primal, on features scaled to [0, 1].
+
+    The scaling is folded into the hyperplane, so the encoder takes features as they are. Weights of examples
+    are ignored, as in the authors' release.
+
+    Parameters
+    ----------
+    C : float, optional
+        Penalty of an error; ``None`` is 1e6 / n, the authors' choice.
+    max_iter : int
+        Newton steps for one bit; a bit that stops there is used as it is.
+    tol : float
+        Tolerance of the stopping criterion.
+
+    Examples
+    --------
+    >>> X, rng = np.array([[0.0], [1.0], [4.0], [5.0]]), np.random.default_rng(0)
+    >>> learner = LinearSVM()
+    >>> encoder, bit = learner.learn(learner.prepare(X, rng), np.array([-1, -1, 1, 1], np.int8), None, rng)
+    >>> bit.tolist()
+    [-1, -1, 1, 1]
+    """
+
+    def __init__(self, *, C: float | None = None, max_iter: int = 1000, tol: float = 1e-4) -> None:
+        self.C = C
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def prepare(
+        self,
+        X: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        earlier: Encoder | None = None,
+        n_jobs: int | None = None,
+    ) -> _Scaled:
+        """Scale the features, once for all bits."""
+        _check_positive(self, ("C",), Real, or_none=True)
+        _check_positive(self, ("tol",), Real)
+        _check_positive(self, ("max_iter",), Integral)
+        low = X.min(axis=0).astype(np.float64)
+        span = X.max(axis=0).astype(np.float64) - low
+        span[span == 0] = 1.0
+        return _Scaled(X, (X - low) / span, low, span, n_jobs)
+
+    def learn(
+        self,
+        data: _Scaled,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> tuple[Linear, NDArray[np.int8]]:
+        """Fit one bit; the hyperplane, and the bit that it gives."""
+        if _is_constant(z):
+            encoder = Linear.constant(z[0], n_features=data.X.shape[1])
+        else:
+            C = 1e6 / len(z) if self.C is None else self.C
+            coefficients, intercept = _fit_linear(data.scaled, z, C=C, max_iter=self.max_iter, tol=self.tol)
+            weight = coefficients / data.span
+            encoder = Linear(weights=weight[None], bias=np.array([intercept - weight @ data.low]))
+        return encoder, _bit(encoder, data.X, data.n_jobs)
+
+
+@dataclass(frozen=True)
+class _Supported:
+    """Features in float64, the support vectors to choose from, and the Nystroem map where they are few."""
+
+    X: NDArray[np.float64]
+    support: NDArray[np.float64]
+    gamma: NDArray[np.float64]
+    whitening: NDArray[np.float64] | None
+    mapped: NDArray[np.float64] | None
+    n_jobs: int | None
+
+
+class KernelSVM(BaseEstimator):  # type: ignore[misc]
+    """Gaussian (RBF) kernel machines: exact by LIBSVM, or with a budget of support vectors for large n.
+
+    Weights of examples are ignored, as `LinearSVM` does.
+
+    Parameters
+    ----------
+    C : float, optional
+        Penalty of an error; ``None`` is 1e5 / n, the authors' choice.
+    gamma : float, optional
+        The kernel is exp(-gamma ||x - s||^2); ``None`` is 1 / mean squared distance to the 50 nearest
+        neighbours, over at most 1000 rows drawn at random.
+    n_support : int, optional
+        ``None``: LIBSVM; its time and the number of support vectors grow with n, beyond about 10,000 rows it
+        is slow, and so is encoding. A number: that many training rows are drawn once as support vectors of
+        all bits, and each bit is a linear SVM with squared hinge loss in their Nystroem feature space.
+    max_iter : int
+        Limit of iterations for one bit, -1 for none; a bit that stops there is used as it is.
+    tol : float, optional
+        Tolerance of the stopping criterion; ``None`` is that of the library (1e-3 for LIBSVM, 1e-4 for
+        LIBLINEAR).
+
+    Examples
+    --------
+    >>> X, rng = np.array([[0.0], [1.0], [4.0], [5.0]]), np.random.default_rng(0)
+    >>> learner = KernelSVM(gamma=1.0)
+    >>> encoder, bit = learner.learn(learner.prepare(X, rng), np.array([-1, 1, 1, -1], np.int8), None, rng)
+    >>> bit.tolist()
+    [-1, 1, 1, -1]
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float | None = None,
+        gamma: float | None = None,
+        n_support: int | None = None,
+        max_iter: int = -1,
+        tol: float | None = None,
+    ) -> None:
+        self.C = C
+        self.gamma = gamma
+        self.n_support = n_support
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def prepare(
+        self,
+        X: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        earlier: Encoder | None = None,
+        n_jobs: int | None = None,
+    ) -> _Supported:
+        """Choose gamma and, with a budget, draw the landmarks and map all rows, once for all bits."""
+        _check_positive(self, ("C", "gamma", "tol"), Real, or_none=True)
+        _check_positive(self, ("n_support",), Integral, or_none=True)
+        if self.max_iter != -1:
+            _check_positive(self, ("max_iter",), Integral)
+        X = X.astype(np.float64)
+        gamma = np.array(self._gamma(X, rng, earlier, n_jobs), np.float64)
+        if self.n_support is None:
+            return _Supported(X, X, gamma, None, None, n_jobs)
+        support = X[np.sort(rng.choice(len(X), size=min(self.n_support, len(X)), replace=False))]
+        n_support = len(support)
+        features = Kernel(support=support, weights=np.eye(n_support), bias=np.zeros(n_support), gamma=gamma)
+        values, vectors = np.linalg.eigh(features.scores(support, n_jobs=n_jobs))
+        kept = values > EIGENVALUE_FLOOR * values[-1]
+        whitening = vectors[:, kept] / np.sqrt(values[kept])
+        mapped = Kernel(support=support, weights=whitening.T, bias=np.zeros(kept.sum()), gamma=gamma)
+        return _Supported(X, support, gamma, whitening, mapped.scores(X, n_jobs=n_jobs), n_jobs)
+
+    def _gamma(self, X: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
+        if isinstance(earlier, Kernel) and self.gamma not in (None, float(earlier.gamma)):
+            raise ValueError(
+                f"The 'gamma' parameter must stay {float(earlier.gamma)!r}, that of the bits so far, or None, with "
+                f"warm_start=True. Got {self.gamma!r} instead."
+            )
+        if isinstance(earlier, Kernel):
+            return float(earlier.gamma)
+        return _neighbour_gamma(X, rng, n_jobs) if self.gamma is None else self.gamma
+
+    def learn(
+        self,
+        data: _Supported,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> tuple[Kernel, NDArray[np.int8]]:
+        """Fit one bit; the kernel machine, and the bit that it gives."""
+        C = 1e5 / len(z) if self.C is None else self.C
+        weight, intercept = np.zeros(len(data.support)), float(z[0])
+        if _is_constant(z):
+            pass
+        elif data.whitening is None or data.mapped is None:
+            svm = SVC(C=C, gamma=float(data.gamma), max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                svm.fit(data.X, z)
+            weight[svm.support_] = svm.dual_coef_[0]
+            intercept = svm.intercept_[0]
+        else:
+            limit = 1000 if self.max_iter == -1 else self.max_iter
+            coefficients, intercept = _fit_linear(data.mapped, z, C=C, max_iter=limit, tol=self.tol or 1e-4)
+            weight = data.whitening @ coefficients
+        encoder = Kernel(support=data.support, weights=weight[None], bias=np.array([intercept]), gamma=data.gamma)
+        return encoder, _bit(encoder, data.X, data.n_jobs)
+
+
+def _fit_linear(
+    X: NDArray[np.float64], z: NDArray[np.int8], *, C: float, max_iter: int, tol: float
+) -> tuple[NDArray[np.float64], float]:
+    svm = LinearSVC(C=C, dual=False, max_iter=max_iter, tol=tol)  # primal: no randomness, and fast for a large C
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        svm.fit(X, z)
+    return svm.coef_[0], float(svm.intercept_[0])
+
+
+def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: int | None) -> float:
+    rows = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
+    n_neighbors = min(GAMMA_NEIGHBOURS, len(X) - 1)
+    if n_neighbors == 0:
+        return 1.0
+    neighbours = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute", n_jobs=n_jobs).fit(X)
+    distances = neighbours.kneighbors(X[rows])[0]
+    mean = float(np.mean(distances[:, 1:] ** 2))  # the first one is the row itself
+    return 1.0 / mean if mean > 0 else 1.0
+
+
+def _is_constant(z: NDArray[np.int8]) -> bool:
+    return bool(np.all(z == z[0]))
+
+
+def _bit(encoder: Encoder, X: NDArray[Any], n_jobs: int | None) -> NDArray[np.int8]:
+    return np.where(encoder.scores(X, n_jobs=n_jobs)[:, 0] > 0, 1, -1).astype(np.int8)
+
+
+def _check_positive(learner: Any, names: tuple[str, ...], kind: Any, *, or_none: bool = False) -> None:
+    for name in names:
+        value: Any = getattr(learner, name)
+        if not (or_none if value is None else isinstance(value, kind) and 0 < value < np.inf):
+            what = ("a positive integer" if kind is Integral else "a positive number") + " or None" * or_none
+            raise ValueError(f"The {name!r} parameter must be {what}. Got {value!r} instead.")

@@ -1,0 +1,114 @@
+"""What every hasher shares: validation, transform, score, save and load.
+
+A hasher learns; an encoder is what it learned. The file holds the encoder, so `load` needs no learner.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hashgrove import modelfile
+from hashgrove.encoders import ENCODERS, FEATURE_DTYPES, Encoder
+from hashgrove.index import FlatIndex
+from hashgrove.metrics import evaluate
+
+__all__ = ["Hasher", "load"]
+
+MAX_BITS = 2**16 - 1  # distances are uint16
+
+
+class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of all hashers: a scikit-learn transformer from features to packed codes.
+
+    A subclass has the parameters ``n_bits`` and ``random_state``; its `fit` calls `_check_n_bits`, `_seed` and
+    `_check_X(X, reset=True)` and sets `encoder_`. The rest is here.
+    """
+
+    n_bits: int
+    random_state: Any
+    encoder_: Encoder
+    n_features_in_: int
+    not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose", "callbacks", "warm_start"})
+
+    def _check_X(self, X: ArrayLike, *, reset: bool = False) -> NDArray[Any]:
+        return validate_data(self, X, reset=reset, dtype=FEATURE_DTYPES)
+
+    def _check_n_bits(self) -> int:
+        n_bits = self.n_bits
+        if not isinstance(n_bits, int | np.integer) or isinstance(n_bits, bool) or not 1 <= n_bits <= MAX_BITS:
+            raise ValueError(f"The 'n_bits' parameter must be an integer from 1 to {MAX_BITS}. Got {n_bits!r} instead.")
+        return int(n_bits)
+
+    def _seed(self) -> int:
+        """A seed for `numpy.random.default_rng`, from whatever form of ``random_state``."""
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
+        """Packed codes of ``X``: uint8, shape (n, ceil(n_bits / 8))."""
+        check_is_fitted(self, "encoder_")
+        return self.encoder_.encode(self._check_X(X), n_jobs=getattr(self, "n_jobs", None))
+
+    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
+        """Real-valued scores of ``X``, shape (n, n_bits); bit = score > 0."""
+        check_is_fitted(self, "encoder_")
+        return self.encoder_.scores(self._check_X(X), n_jobs=getattr(self, "n_jobs", None))
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Mean average precision when each row of ``X`` is a query and the other rows are the database.
+
+        It needs nothing but held-out data, so `GridSearchCV` can use it; ties count by their expectation.
+        """
+        codes = self.transform(X)
+        settings: dict[str, Any] = {
+            "min_shared": getattr(self, "min_shared", 2),
+            "n_jobs": getattr(self, "n_jobs", None),
+        }
+        return evaluate(FlatIndex(codes), codes, y, y, exclude_self=True, knn=None, **settings).map
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the encoder and the parameters to one file, atomically; `hashgrove.load` reads it."""
+        check_is_fitted(self, "encoder_")
+        names = {kind: name for name, kind in ENCODERS.items()}
+        if type(self.encoder_) not in names:
+            raise ValueError(
+                f"A hasher whose hash functions are {self.encoder_} cannot be saved: a model file holds arrays only, "
+                "no pickled objects. Use a hash function of hashgrove or a linear classifier, or joblib.dump."
+            )
+        header = {
+            "hasher": type(self).__name__,
+            "encoder": names[type(self.encoder_)],
+            "n_bits": self.encoder_.n_bits,
+            "n_features": self.encoder_.n_features,
+            "parameters": {
+                name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+                for name, value in sorted(self.get_params(deep=False).items())
+                if name not in self.not_saved
+            },
+        }
+        modelfile.write(path, kind="encoder", header=header, arrays=self.encoder_.arrays())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def load(path: str | os.PathLike[str]) -> Encoder:
+    """Read an encoder from a model file; the file is untrusted and is checked whole before it is used."""
+    header, arrays = modelfile.read(path, kind="encoder")
+    encoder_class = ENCODERS.get(str(header.get("encoder")))
+    if encoder_class is None:
+        raise modelfile.ModelFileError(
+            f"{os.fspath(path)}: unknown encoder {header.get('encoder')!r}; this version knows {sorted(ENCODERS)}"
+        )
+    try:
+        return encoder_class.from_arrays(arrays)
+    except ValueError as error:
+        raise modelfile.ModelFileError(f"{os.fspath(path)}: {error}") from error

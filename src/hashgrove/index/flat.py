@@ -1,0 +1,147 @@
+"""Exact search: every query is compared with every code."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.codes import as_words, check_codes
+from hashgrove.index import scan
+from hashgrove.index.base import Index, check_integer
+from hashgrove.jit import chunks, run
+
+__all__ = ["FlatIndex"]
+
+QUERIES_PER_CHUNK = 32  # one tile of the database is read from the cache by so many queries
+
+
+class FlatIndex(Index):
+    """Exact search over packed codes, by comparing a query with all of them.
+
+    Items are kept in ascending order of their ids; the *position* of an item is its place in that order. Ids
+    are int64. Without own ids an item gets the next id after the largest one, so a fresh index has ids 0, 1,
+    2, ...
+
+    The contract of search, here and in every other index:
+
+    - Distance is the number of bits that differ, counted over whole bytes.
+    - `search` gives the ``k`` nearest items, sorted by distance and then by ascending id. The choice at the
+      k-th place follows the same order, so results are fully determined and do not depend on the number of
+      threads.
+    - There is no padding: with fewer than ``k`` items, all are returned and the arrays have that width.
+    - `search_radius` gives all items at a distance less than *or equal to* the radius, in the same order.
+    - An empty index and an empty set of queries are valid and give empty results.
+    - Codes of a wrong dtype or length raise ValueError; nothing is cast.
+    - Searches may run at the same time in several threads, but not together with `add`.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes), optional
+        Codes to start with, as given by `Hasher.transform` or `pack`. They are copied.
+    ids : array-like of int, shape (n,), optional
+        Own ids of these codes, in any order and without duplicates.
+
+    Examples
+    --------
+    >>> index = FlatIndex(np.array([[0b0000], [0b0001], [0b1111]], np.uint8))
+    >>> distances, ids = index.search(np.array([[0b0011]], np.uint8), 2)
+    >>> distances
+    array([[1, 2]], dtype=uint16)
+    >>> ids
+    array([[1, 0]])
+    """
+
+    def search(
+        self, codes: ArrayLike, k: int, *, n_jobs: int | None = None
+    ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """The ``k`` nearest items of each query, by distance and then id.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+        k : int
+            At least 1; more than the index holds means all of it.
+        n_jobs : int, optional
+            Threads; None or -1 is every core.
+
+        Returns
+        -------
+        distances : uint16 array of shape (n_queries, min(k, n))
+        ids : int64 array of shape (n_queries, min(k, n))
+
+        Examples
+        --------
+        >>> FlatIndex(np.array([[7], [1]], np.uint8)).search(np.array([[0]], np.uint8), 10)
+        (array([[1, 3]], dtype=uint16), array([[1, 0]]))
+        """
+        codes = check_codes(codes, n_bytes=self.n_bytes)
+        k = min(check_integer(k, "k", 1), self._size)
+        distances = np.empty((len(codes), k), np.uint16)
+        positions = np.empty((len(codes), k), np.int64)
+        if k == 0 or len(codes) == 0:
+            return distances, positions
+        columns, queries = self.columns, as_words(codes)
+        capacity = max(4 * k, 512)
+
+        def search_chunk(start: int, stop: int) -> None:
+            part = slice(start, stop)
+            if capacity <= self._size // 16:  # the buffers of a chunk are then at most 20 bytes an item
+                scan.nearest(columns, queries[part], capacity, distances[part], positions[part])
+                return
+            counts = _counts(columns, queries[part])
+            first = np.arange(stop - start)[:, None] * k
+            found = counts.cumsum(axis=1)
+            limits = np.argmax(found >= k, axis=1)
+            flat = distances[part].reshape(-1), positions[part].reshape(-1)
+            scan.fill(columns, queries[part], limits, first + found - counts, first[:, 0] + k, *flat)
+
+        run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+        return distances, self.ids[positions]
+
+    def search_radius(
+        self, codes: ArrayLike, radius: int, *, n_jobs: int | None = None
+    ) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.int64]]]:
+        """All items within ``radius`` (inclusive) of each query, by distance and then id.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+        radius : int
+            At least 0; 0 finds equal codes.
+        n_jobs : int, optional
+            Threads; None or -1 is every core.
+
+        Returns
+        -------
+        distances : list of n_queries uint16 arrays
+        ids : list of n_queries int64 arrays
+
+        Examples
+        --------
+        >>> index = FlatIndex(np.array([[0], [1], [3]], np.uint8))
+        >>> distances, ids = index.search_radius(np.array([[0]], np.uint8), 1)
+        >>> distances[0], ids[0]
+        (array([0, 1], dtype=uint16), array([0, 1]))
+        """
+        codes = check_codes(codes, n_bytes=self.n_bytes)
+        radius = check_integer(radius, "radius", 0)
+        columns, queries = self.columns, as_words(codes)
+
+        def search_chunk(start: int, stop: int) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.int64]]]:
+            counts = _counts(columns, queries[start:stop])
+            counts[:, radius + 1 :] = 0
+            ends = counts.sum(axis=1).cumsum()
+            cursors = counts.ravel().cumsum().reshape(counts.shape) - counts
+            limits = np.full(stop - start, min(radius, counts.shape[1] - 1))
+            distances, positions = np.empty(int(ends[-1]), np.uint16), np.empty(int(ends[-1]), np.int64)
+            scan.fill(columns, queries[start:stop], limits, cursors, ends, distances, positions)
+            return np.split(distances, ends[:-1]), np.split(self.ids[positions], ends[:-1])
+
+        parts = run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+        return [d for part in parts for d in part[0]], [i for part in parts for i in part[1]]
+
+
+def _counts(columns: NDArray[np.uint64], queries: NDArray[np.uint64]) -> NDArray[np.int64]:
+    counts = np.zeros((len(queries), 64 * queries.shape[1] + 1), np.int64)
+    scan.count(columns, queries, counts)
+    return counts

@@ -1,0 +1,83 @@
+"""How kernels are compiled and how they are run on several threads: the one home of both.
+
+Kernels are serial and release the GIL; Python threads drive them over chunks. A chunk never depends on the
+number of threads, so results do not either. (numba's own ``parallel=True`` compiles five times slower, its OpenMP
+layer kills forked children, and its workqueue aborts under concurrent Python threads.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+from numba import njit, types
+from numba.extending import intrinsic
+
+__all__ = ["available_threads", "chunks", "kernel", "popcount", "run"]
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile ``function`` with numba, without the GIL, and cache the machine code where a folder is writable."""
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # numba found no writable folder for its cache: compile in every process instead
+        return njit(**options)(function)
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def popcount(typing_context: Any, word: Any) -> Any:
+    """Number of ones in a uint64, one machine instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+def available_threads(n_jobs: int | None = None) -> int:
+    """Number of threads that ``n_jobs`` stands for: ``None`` or -1 is every core this process may use.
+
+    >>> available_threads(2)
+    2
+    """
+    if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
+        raise ValueError(f"The 'n_jobs' parameter must be None or a non-zero integer. Got {n_jobs!r} instead.")
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if n_jobs is None else max(1, cores + 1 + n_jobs)
+
+
+def chunks(length: int, size: int) -> list[tuple[int, int]]:
+    """Split ``range(length)`` into half-open intervals of at most ``size``.
+
+    >>> chunks(5, 2)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return [(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+@lru_cache(maxsize=4)
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="hashgrove")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the pool object but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def run(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, n_jobs: int | None = None) -> list[Any]:
+    """Call ``function(*task)`` for each task, on ``n_jobs`` threads; the results come in the order of the tasks.
+
+    >>> run(pow, [(2, 3), (3, 2)], n_jobs=2)
+    [8, 9]
+    """
+    tasks = list(tasks)
+    n_threads = min(available_threads(n_jobs), len(tasks))
+    if n_threads <= 1:
+        return [function(*task) for task in tasks]
+    return list(_pool(n_threads).map(function, *zip(*tasks, strict=True)))

@@ -1,0 +1,179 @@
+"""Measures of a ranking by counting on distances: nothing is sorted, and no list of the ranking is held.
+
+Items at one distance from a query are tied. Two histograms of distances a query, of all items and of relevant
+ones, give the expectation over random orders inside the ties in closed form (McSherry and Najork, 2008,
+"Computing information retrieval performance measures efficiently in the presence of tied scores"). For ties
+by id a second pass in ascending position gives each relevant item its rank.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.codes import TILE, distances_to_range
+from hashgrove.jit import kernel
+from hashgrove.metrics.relevance import mark
+
+__all__ = ["count_relevant", "expected_average_precision", "expected_hits", "rank_by_id", "vote"]
+
+LANES = 4  # histograms filled in turn: neighbours at one distance would wait for each other's store
+
+
+@kernel
+def count_relevant(
+    columns: Any,
+    queries: Any,
+    label_columns: Any,
+    labels: Any,
+    min_shared: int,
+    own: Any,
+    totals: Any,
+    relevant: Any,
+) -> None:
+    """Write the number of items, and of relevant items, at each distance into int64 (n_queries, n_distances).
+
+    ``columns`` is uint64 (n_words, n), ``queries`` uint64 (n_queries, n_words); the labels are those of
+    `mark`. ``own[q]`` is the position of the item that query ``q`` is, which is not counted, or -1.
+    """
+    n = columns.shape[1]
+    n_queries, n_distances = totals.shape
+    tables = np.zeros((n_queries, LANES, 2 * n_distances), np.uint32)
+    tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        for q in range(n_queries):
+            distances_to_range(columns, queries[q], start, stop, tile)
+            mark(label_columns, labels[q], min_shared, start, stop, marks)
+            table = tables[q]
+            for i in range(np.uint64(stop - start)):
+                cell = np.uint64(2) * np.uint64(tile[i]) + np.uint64(marks[i])
+                table[i % np.uint64(LANES), cell] += np.uint32(1)
+            if start <= own[q] < stop:
+                place = own[q] - start
+                table[place % LANES, 2 * np.int64(tile[place]) + np.int64(marks[place])] -= np.uint32(1)
+    for q in range(n_queries):
+        for d in range(n_distances):
+            irrelevant = np.int64(0)
+            hits = np.int64(0)
+            for lane in range(LANES):
+                irrelevant += np.int64(tables[q, lane, 2 * d])
+                hits += np.int64(tables[q, lane, 2 * d + 1])
+            totals[q, d] = irrelevant + hits
+            relevant[q, d] = hits
+
+
+@kernel
+def rank_by_id(
+    columns: Any,
+    queries: Any,
+    label_columns: Any,
+    labels: Any,
+    min_shared: int,
+    own: Any,
+    ranks: Any,
+    seen: Any,
+    interval: Any,
+    precision_sums: Any,
+    hits: Any,
+) -> None:
+    """Second pass, ties by position: add up precision at relevant ranks, and count them by interval.
+
+    ``ranks`` and ``seen``, int64 (n_queries, n_distances), come in as the number of items and of relevant
+    items nearer than each distance, and are used up. ``interval[rank]`` is the column of ``hits``, int64,
+    that a relevant item of that rank is counted in. The sums go to ``precision_sums``, float64 (n_queries,).
+    """
+    n = columns.shape[1]
+    tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        for q in range(queries.shape[0]):
+            distances_to_range(columns, queries[q], start, stop, tile)
+            mark(label_columns, labels[q], min_shared, start, stop, marks)
+            skip = own[q] - start
+            for i in range(np.uint64(stop - start)):
+                if np.int64(i) == skip:
+                    continue
+                d = np.uint64(tile[i])
+                ranks[q, d] += 1
+                if marks[i]:
+                    seen[q, d] += 1
+                    precision_sums[q] += seen[q, d] / ranks[q, d]
+                    hits[q, interval[ranks[q, d]]] += 1
+
+
+@kernel
+def vote(neighbours: Any, own: Any, k: int, classes: Any, n_classes: int, predicted: Any) -> None:
+    """Write the majority class of the first ``k`` neighbours of each query, its own item left out.
+
+    ``neighbours`` is int64 (n_queries, m), positions from near to far; ``classes`` uint64 (n,). Of classes
+    with equal votes, the one that comes first among the neighbours wins.
+    """
+    votes = np.zeros(n_classes, np.int64)
+    for q in range(neighbours.shape[0]):
+        votes[:] = 0
+        cast = 0
+        for position in neighbours[q]:
+            if position != own[q] and cast < k:
+                votes[classes[position]] += 1
+                cast += 1
+        best = 0
+        for position in neighbours[q]:
+            if position != own[q] and votes[classes[position]] > best:
+                best = votes[classes[position]]
+                predicted[q] = classes[position]
+
+
+def expected_average_precision(totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Average precision from histograms of distances, expected over random orders of items at one distance.
+
+    Parameters
+    ----------
+    totals : int array of shape (n_queries, n_distances)
+        Number of items at each distance.
+    relevant : int array of shape (n_queries, n_distances)
+        Number of relevant items among them.
+
+    Returns
+    -------
+    average_precision : float64 array of shape (n_queries,)
+        NaN where a query has no relevant item.
+
+    Examples
+    --------
+    Two items at one distance, one of them relevant: it is first or second, 1 or 1/2.
+
+    >>> expected_average_precision(np.array([[2]]), np.array([[1]]))
+    array([0.75])
+    """
+    totals, relevant = np.asarray(totals), np.asarray(relevant)
+    ends, hits = totals.cumsum(axis=1), relevant.cumsum(axis=1)
+    before, hits_before = ends - totals, hits - relevant
+    size = int(ends[:, -1].max(initial=0))
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, size + 1))])
+    # A relevant item is at place i of its group with chance 1/n; r - 1 others are spread over the other n - 1
+    # places. Its precision there is (R + 1 + (i - 1) (r - 1) / (n - 1)) / (N + i): two sums over i, both
+    # harmonic.
+    inverse = harmonic[ends] - harmonic[before]
+    share = (relevant - 1) / np.maximum(totals - 1, 1)
+    precision = (hits_before + 1) * inverse + share * (totals - (before + 1) * inverse)
+    sums = np.sum(relevant / np.maximum(totals, 1) * precision, axis=1)
+    return np.divide(sums, hits[:, -1], out=np.full(len(sums), np.nan), where=hits[:, -1] > 0)
+
+
+def expected_hits(totals: NDArray[np.int64], relevant: NDArray[np.int64], depths: NDArray[np.int64]) -> NDArray[Any]:
+    """Expected number of relevant items in the first ``depths`` places, float64 (n_queries, n_depths).
+
+    Inside a group of ties it grows evenly from place to place.
+
+    Examples
+    --------
+    >>> expected_hits(np.array([[2, 1]]), np.array([[1, 1]]), np.array([1, 2, 3]))
+    array([[0.5, 1. , 2. ]])
+    """
+    ends = np.pad(totals.cumsum(axis=1), ((0, 0), (1, 0)))
+    hits = np.pad(relevant.cumsum(axis=1), ((0, 0), (1, 0)))
+    rows = [np.interp(depths, x, y) for x, y in zip(ends, hits, strict=True)]
+    return np.array(rows).reshape(len(totals), len(depths))

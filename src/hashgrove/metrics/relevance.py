@@ -1,0 +1,158 @@
+"""Which database items are relevant to a query: equal class labels, or enough shared tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hashgrove.codes import MAX_BYTES, as_columns, as_words, pack
+from hashgrove.jit import kernel, popcount
+
+__all__ = ["Relevance", "mark"]
+
+ROWS_PER_CHUNK = 4096  # rows of a sparse tag matrix that are made dense at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Relevance:
+    """Labels of queries and database as 64-bit words, in the form that `mark` reads.
+
+    ``queries`` is uint64 (n_queries, n_words) and ``columns`` uint64 (n_words, n_database). With
+    ``min_shared`` 0 the one word is the number of the class; else the words are tags, one bit each.
+    """
+
+    queries: NDArray[np.uint64]
+    columns: NDArray[np.uint64]
+    min_shared: int
+    n_classes: int
+
+    @property
+    def kind(self) -> str:
+        """``"classes"`` or ``"tags"``."""
+        return "tags" if self.min_shared else "classes"
+
+    @classmethod
+    def from_labels(cls, y_query: Any, y_database: Any, *, lengths: tuple[int, int], min_shared: int) -> Relevance:
+        """Check labels, and bring them into words.
+
+        Parameters
+        ----------
+        y_query, y_database : 1-D labels of any type, or 2-D tag matrices of 0 and 1, dense or scipy.sparse
+        lengths : (n_queries, n_database)
+        min_shared : int
+            Tags that a relevant item shares with the query, at least.
+
+        Examples
+        --------
+        >>> Relevance.from_labels(["b"], ["a", "b"], lengths=(1, 2), min_shared=2).columns
+        array([[0, 1]], dtype=uint64)
+        """
+        y_query = _check_rows(y_query, "y_query", lengths[0], "query codes")
+        y_database = _check_rows(y_database, "y_database", lengths[1], "codes in the index")
+        if y_query.ndim != y_database.ndim:
+            raise ValueError(
+                "The 'y_query' and 'y_database' parameters must both be 1-D labels or both 2-D tags. "
+                f"Got shapes {y_query.shape} and {y_database.shape} instead."
+            )
+        if y_query.ndim == 1:
+            return _from_classes(y_query, y_database)
+        n_tags = y_query.shape[1]
+        if y_database.shape[1] != n_tags:
+            raise ValueError(
+                "The 'y_query' and 'y_database' parameters must have the same tags as columns. "
+                f"Got {n_tags} and {y_database.shape[1]} columns instead."
+            )
+        if not min_shared <= n_tags <= 8 * MAX_BYTES:
+            raise ValueError(
+                f"The 'y_query' parameter must have from min_shared={min_shared} to {8 * MAX_BYTES} tags as "
+                f"columns. Got {n_tags} instead; for class labels, pass a 1-D array."
+            )
+        query_words = as_words(_pack_tags(y_query, "y_query"))
+        return cls(query_words, as_columns(_pack_tags(y_database, "y_database")), min_shared, 0)
+
+
+@kernel
+def mark(columns: Any, query: Any, min_shared: int, start: int, stop: int, out: Any) -> None:
+    """Write 1 for relevant items from ``start`` to ``stop``, else 0, into ``out[: stop - start]``.
+
+    ``columns`` and ``query`` are words of a `Relevance`; ``out`` is uint16, for it holds counts of tags in
+    between.
+    """
+    word = query[0]
+    column = columns[0, start:stop]
+    if min_shared == 0:
+        for i in range(np.uint64(column.size)):
+            out[i] = column[i] == word
+        return
+    for i in range(np.uint64(column.size)):
+        out[i] = popcount(column[i] & word)
+    for w in range(1, columns.shape[0]):
+        word = query[w]
+        column = columns[w, start:stop]
+        for i in range(np.uint64(column.size)):
+            out[i] = np.uint16(out[i] + np.uint16(popcount(column[i] & word)))
+    for i in range(np.uint64(column.size)):
+        out[i] = out[i] >= min_shared
+
+
+def _check_rows(y: Any, name: str, length: int, of_what: str) -> Any:
+    if sparse.issparse(y):
+        y = y.tocsr()
+    else:
+        try:
+            y = np.asarray(y)
+        except ValueError as error:
+            raise ValueError(f"The '{name}' parameter must be an array of labels or tags: {error}") from error
+    if y.ndim != 2 and (y.ndim != 1 or sparse.issparse(y)):
+        raise ValueError(f"The '{name}' parameter must be 1-D labels or a 2-D tag matrix. Got shape {y.shape} instead.")
+    if y.shape[0] != length:
+        raise ValueError(
+            f"The '{name}' parameter must have {length} rows, one for each of the {of_what}. Got {y.shape[0]} instead."
+        )
+    return y
+
+
+def _from_classes(y_query: NDArray[Any], y_database: NDArray[Any]) -> Relevance:
+    for name, y in (("y_query", y_query), ("y_database", y_database)):
+        # NaN differs from itself and None is an absent label: neither is a class.
+        if any(label is None for label in y) if y.dtype == object else y.dtype.kind in "fc" and np.isnan(y).any():
+            raise ValueError(f"The '{name}' parameter must have a label in every row. Got missing values instead.")
+    if (y_query.dtype.kind in "US") != (y_database.dtype.kind in "US") and object not in (
+        y_query.dtype,
+        y_database.dtype,
+    ):
+        raise ValueError(
+            "The 'y_query' and 'y_database' parameters must hold labels of one type. "
+            f"Got {y_query.dtype} and {y_database.dtype} instead."
+        )
+    try:
+        classes, numbers = np.unique(np.concatenate([y_query, y_database]), return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"The 'y_query' and 'y_database' parameters must hold labels of one type that can be sorted. "
+            f"Got this instead: {error}."
+        ) from error
+    words = numbers.reshape(-1).astype(np.uint64)
+    words.flags.writeable = False  # as the words of tags are, so that kernels are compiled once
+    n_queries = len(y_query)
+    return Relevance(words[:n_queries, None], words[None, n_queries:], 0, len(classes))
+
+
+def _pack_tags(y: Any, name: str) -> NDArray[np.uint8]:
+    values = y.data if sparse.issparse(y) else y
+    wrong = values.reshape(-1)[~np.isin(values.reshape(-1), (0, 1))]
+    if values.dtype.kind not in "biuf" or len(wrong):
+        raise ValueError(
+            f"The '{name}' parameter must be a tag matrix of 0 and 1. "
+            f"Got {wrong[0] if len(wrong) else values.dtype} instead."
+        )
+    if not sparse.issparse(y):
+        return pack(y != 0)
+    codes = np.empty((y.shape[0], (y.shape[1] + 7) // 8), np.uint8)
+    for start in range(0, y.shape[0], ROWS_PER_CHUNK):
+        codes[start : start + ROWS_PER_CHUNK] = pack(y[start : start + ROWS_PER_CHUNK].toarray() != 0)
+    return codes

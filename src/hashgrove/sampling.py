@@ -1,0 +1,56 @@
+"""Random draws inside kernels: counter-based streams, so that a row's draw depends on the seed and the row alone.
+
+The generator is SplitMix64 (Steele, Lea & Flood 2014). A stream is a uint64 array of one element, its state.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hashgrove.jit import kernel
+
+__all__ = ["below", "draw", "stream"]
+
+
+@kernel
+def _mix(x):
+    x = np.uint64(x)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def stream(seed, number):
+    """State of stream ``number`` of ``seed``; streams of different numbers are independent."""
+    state = np.empty(1, np.uint64)
+    state[0] = _mix(np.uint64(seed) ^ _mix(np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)))
+    return state
+
+
+@kernel
+def below(state, n):
+    """Uniform integer in [0, n), n < 2^32, as uint64; advances ``state``. The bias is below n / 2^32."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    return ((_mix(state[0]) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)
+
+
+@kernel
+def draw(state, n, k, stamp, tag, out):
+    """Write min(k, n) distinct integers of [0, n) to ``out`` and return how many (Floyd's algorithm, O(k)).
+
+    ``stamp`` (int64, n or more) remembers what is drawn: an entry equal to ``tag`` is taken. No entry may equal
+    ``tag`` on entry.
+    """
+    if k >= n:
+        for t in range(n):
+            out[t] = t
+        return n
+    for t in range(k):
+        last = n - k + t
+        x = np.int64(below(state, last + 1))
+        if stamp[x] == tag:
+            x = last
+        stamp[x] = tag
+        out[t] = x
+    return k

@@ -1,0 +1,194 @@
+"""Slow truths: one plain, obviously right version of everything that a kernel does fast."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+
+
+def hamming(a, b):
+    """Distances between packed codes, one bit of one pair at a time."""
+    out = np.zeros((len(a), len(b)), int)
+    for i, x in enumerate(a.tolist()):
+        for j, y in enumerate(b.tolist()):
+            for p, q in zip(x, y, strict=True):
+                out[i, j] += sum((p >> bit & 1) != (q >> bit & 1) for bit in range(8))
+    return out
+
+
+def nearest(distances, ids, k):
+    """The k nearest of one query by (distance, id), from one row of distances and the ids: two lists."""
+    ranked = sorted(zip(np.asarray(distances).tolist(), np.asarray(ids).tolist(), strict=True))[:k]
+    return [d for d, _ in ranked], [i for _, i in ranked]
+
+
+def average_precision(relevant):
+    """Average precision of one ranking, given as booleans from first to last; None if nothing is relevant."""
+    precisions = [sum(relevant[: i + 1]) / (i + 1) for i in range(len(relevant)) if relevant[i]]
+    return sum(precisions) / len(precisions) if precisions else None
+
+
+def tie_orders(distances, relevant):
+    """Every ranking (as booleans) that sorts by distance: all permutations of all groups of ties."""
+    groups = [
+        list(permutations([bool(r) for x, r in zip(distances, relevant, strict=True) if x == d]))
+        for d in sorted(set(distances))
+    ]
+    return [[r for group in choice for r in group] for choice in product(*groups)]
+
+
+def precision_recall(distances, relevant):
+    """Radii, recall and precision, pooled over queries; both arguments are one list a query."""
+    pairs = [(d, r) for row, marks in zip(distances, relevant, strict=True) for d, r in zip(row, marks, strict=True)]
+    radii = range(min(d for d, _ in pairs), max(d for d, _ in pairs) + 1)
+    found = [[r for d, r in pairs if d <= radius] for radius in radii]
+    n_relevant = sum(r for _, r in pairs)
+    return list(radii), [sum(f) / n_relevant for f in found], [sum(f) / len(f) for f in found]
+
+
+def majority(classes):
+    """The class with most votes; of equal ones, the one that comes first."""
+    return max(dict.fromkeys(classes), key=classes.count)
+
+
+def expected_average_precision(distances, relevant):
+    """Average precision expected over tie orders, place by place; for rankings too long for `tie_orders`."""
+    total, place, hits = 0.0, 0, 0
+    for d in sorted(set(distances)):
+        group = [bool(r) for x, r in zip(distances, relevant, strict=True) if x == d]
+        n, r = len(group), sum(group)
+        for i in range(n):
+            others = i * (r - 1) / (n - 1) if n > 1 else 0
+            total += r / n * (hits + 1 + others) / (place + i + 1)
+        place, hits = place + n, hits + r
+    return total / hits if hits else None
+
+
+def pair_matrix(affinity):
+    """y_ij of an Affinity as a dense matrix of -1, 0 and +1."""
+    Y = np.zeros((len(affinity), len(affinity)), int)
+    for i in range(len(affinity)):
+        Y[i, affinity.similar(i)] = 1
+        Y[i, affinity.dissimilar(i)] = -1
+    return Y
+
+
+def coefficient_matrix(Y, bits, loss):
+    """A of the next bit by the definition: loss of equal values less loss of different values, for each defined pair.
+
+    ``bits`` holds -1 and +1, one row for each bit so far.
+    """
+    n, r = len(Y), len(bits) + 1
+    A = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            if Y[i, j] != 0:
+                codes_i, codes_j = list(bits[:, i]), list(bits[:, j])
+                same, other = (
+                    sum(a != b for a, b in zip([*codes_i, 1], [*codes_j, last], strict=True)) for last in (1, -1)
+                )
+                A[i, j] = loss(same, Y[i, j] > 0, r) - loss(other, Y[i, j] > 0, r)
+    return A
+
+
+def least(energy, n):
+    """The least value of ``energy`` over all sign vectors of length n."""
+    return min(energy(np.array(z)) for z in product([-1, 1], repeat=n))
+
+
+def stump(bins, index, signed, features):
+    """(gain, feature, threshold) of the stump of least weighted error, trying every feature, threshold and polarity."""
+    best = (-1, None, None)
+    total = int(sum(int(s) for s in signed))
+    for f in features:
+        for threshold in range(255):
+            left = sum(int(s) for i, s in zip(index, signed, strict=True) if bins[f, i] <= threshold)
+            for polarity in (1, -1):
+                # weight put right less weight put wrong, by "left is polarity, right is -polarity"
+                gain = polarity * left - polarity * (total - left)
+                if gain > best[0]:
+                    best = (gain, int(f), threshold)
+    return best
+
+
+def tree_predictions(bins, index, signed, *, depth, min_points, columns):
+    """Leaves (-1, +1) of ``columns`` in a tree that uses every feature at every node, by recursion."""
+    total = sum(int(s) for s in signed)
+    positive = sum(int(s) > 0 for s in signed)
+    leaf = 1 if total > 0 else -1
+    if depth == 0 or min(positive, len(signed) - positive) <= min_points:
+        return dict.fromkeys(columns, leaf)
+    gain, feature, threshold = stump(bins, index, signed, range(len(bins)))
+    if gain <= abs(total):
+        return dict.fromkeys(columns, leaf)
+    out = {}
+    for side in (False, True):
+        chosen = [t for t, i in enumerate(index) if (bins[feature, i] > threshold) == side]
+        out |= tree_predictions(
+            bins,
+            [index[t] for t in chosen],
+            [signed[t] for t in chosen],
+            depth=depth - 1,
+            min_points=min_points,
+            columns=[c for c in columns if (bins[feature, c] > threshold) == side],
+        )
+    return out
+
+
+def trimmed(w, trimming):
+    """The examples that a round keeps: the heaviest, by weight cut to 8 bits, that hold 1 - trimming of all."""
+    mantissa, exponent = np.frexp(w)
+    cut = np.ldexp(np.floor(mantissa * 256) / 256, exponent)
+    for limit in sorted(set(cut.tolist()), reverse=True):
+        kept = [i for i in range(len(w)) if cut[i] >= limit]
+        if w[kept].sum(dtype=float) >= (1 - trimming) * w.sum(dtype=float):
+            return kept
+    return list(range(len(w)))
+
+
+def adaboost(bins, y, *, n_trees, depth, min_points, trimming):
+    """Margins of discrete AdaBoost with `tree_predictions`, in float64."""
+    n = len(y)
+    w, margin = np.ones(n), np.zeros(n)
+    for _ in range(n_trees):
+        kept = trimmed(w.astype(np.float32), trimming)
+        signed = np.rint(y[kept] * w[kept] / w[kept].sum() * 2**30).astype(int)
+        leaves = tree_predictions(bins, kept, signed, depth=depth, min_points=min_points, columns=range(n))
+        leaf = np.array([leaves[i] for i in range(n)])
+        wrong, right = w[leaf != y].sum(), w[leaf == y].sum()
+        alpha = 0.5 * np.log(right / max(wrong, n / (2 * n)))
+        if alpha <= 0:
+            continue
+        w = w * np.exp(-alpha * y * leaf)
+        w *= n / w.sum()
+        margin += alpha * leaf
+        if (margin * y > 0).all():
+            break
+    return margin
+
+
+def linear_scores(X, *, weights, bias):
+    """Scores of the Linear encoder, one dot product at a time."""
+    return np.array([[sum(x * w) + b for w, b in zip(weights, bias, strict=True)] for x in X])
+
+
+def kernel_scores(X, *, support, weights, bias, gamma):
+    """Scores of the Kernel encoder, one Gaussian at a time."""
+    bumps = np.array([[np.exp(-gamma * sum((x - s) ** 2)) for s in support] for x in X])
+    return linear_scores(bumps, weights=weights, bias=bias)
+
+
+def itq(X, rotation, *, n_iter):
+    """Scores and errors of iterative quantisation; the largest entry of an axis is positive."""
+    centred = X - X.mean(axis=0)
+    axes = np.linalg.svd(centred)[2][: len(rotation)]
+    axes = np.array([axis * np.sign(axis[np.argmax(np.abs(axis))]) for axis in axes])
+    projected, errors = centred @ axes.T, []
+    for _ in range(n_iter):
+        signs = np.where(projected @ rotation > 0, 1.0, -1.0)
+        left, _, right = np.linalg.svd(signs.T @ projected)
+        rotation = right.T @ left.T
+        rotated = projected @ rotation
+        errors.append(np.mean(np.sum((np.where(rotated > 0, 1.0, -1.0) - rotated) ** 2, axis=1)))
+    return projected @ rotation, np.array(errors)

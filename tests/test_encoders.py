@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import naive
+from hashgrove import modelfile
+from hashgrove.codes import unpack
+from hashgrove.encoders import Kernel, Linear
+
+
+def linear(n_bits, *, n_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return Linear(weights=rng.normal(size=(n_bits, n_features)), bias=rng.normal(size=n_bits))
+
+
+def kernel(n_bits, *, n_support=7, n_features=5, seed=0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    support = np.random.default_rng(99).normal(size=(n_support, n_features)) + shift
+    return Kernel(
+        support=support,
+        weights=rng.normal(size=(n_bits, n_support)),
+        bias=rng.normal(size=n_bits),
+        gamma=np.array(0.3),
+    )
+
+
+MAKERS = {"linear": (linear, naive.linear_scores), "kernel": (kernel, naive.kernel_scores)}
+
+
+@pytest.fixture(params=MAKERS)
+def maker(request):
+    return MAKERS[request.param][0]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
+def test_scores_equal_the_naive_ones(name, dtype):
+    make, slow = MAKERS[name]
+    encoder = make(11)
+    X = (np.random.default_rng(1).random((40, 5)) * 3).astype(dtype)
+    scores = encoder.scores(X)
+    assert scores.dtype == np.float64
+    np.testing.assert_allclose(scores, slow(X.astype(np.float64), **encoder.arrays()), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(unpack(encoder.encode(X), n_bits=11), scores > 0)
+
+
+def test_more_rows_than_a_chunk_and_any_number_of_threads(maker):
+    encoder, X = maker(9), np.random.default_rng(1).normal(size=(3000, 5))
+    scores = encoder.scores(X, n_jobs=1)
+    np.testing.assert_array_equal(scores, encoder.scores(X, n_jobs=2))
+    np.testing.assert_allclose(scores[2990:], encoder.scores(X[2990:]), rtol=1e-12, atol=1e-12)
+
+
+def test_concatenate_gives_the_bits_in_order(maker):
+    X = np.random.default_rng(1).normal(size=(30, 5))
+    parts = [maker(1, seed=seed) for seed in range(4)] + [maker(3, seed=9)]
+    whole = type(parts[0]).concatenate(parts)
+    assert whole.n_bits == 7
+    expected = np.concatenate([part.scores(X) for part in parts], axis=1)
+    np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_file_round_trip(maker, tmp_path):
+    encoder = maker(9)
+    modelfile.write(tmp_path / "m", kind="encoder", header={}, arrays=encoder.arrays())
+    loaded = type(encoder).from_arrays(modelfile.read(tmp_path / "m", kind="encoder")[1])
+    X = np.random.default_rng(1).normal(size=(30, 5))
+    np.testing.assert_array_equal(loaded.scores(X), encoder.scores(X))
+
+
+def test_pickle_after_use(maker):
+    encoder, X = maker(9), np.ones((2, 5))
+    scores = encoder.scores(X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).scores(X), scores)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_check_refuses_every_wrong_array(name):
+    encoder = MAKERS[name][0](3)
+    for field, array in encoder.arrays().items():
+        wrong = {
+            "type": array.astype(np.float32),
+            "dimensions": array[None],
+            "empty": array[..., :0] if array.ndim else np.zeros(0),
+            "nan": np.full_like(array, np.nan),
+            "infinite": np.full_like(array, np.inf),
+        }
+        if array.ndim:
+            wrong["length"] = array[:-1]
+        for what, value in wrong.items():
+            if what == "length" and name == "linear" and field == "weights":
+                value = array[:1]
+            with pytest.raises(ValueError, match="array"):
+                print(field, what, type(encoder).from_arrays(encoder.arrays() | {field: value}))
+    type(encoder).from_arrays(encoder.arrays())
+
+
+def test_wrong_number_of_features(maker):
+    with pytest.raises(ValueError, match="5 features"):
+        maker(3).scores(np.zeros((2, 4)))
+
+
+class TestKernel:
+    def test_far_from_the_origin(self):
+        near, far = kernel(5), kernel(5, shift=1e6)
+        X = np.random.default_rng(1).normal(size=(30, 5))
+        np.testing.assert_allclose(far.scores(X + 1e6), near.scores(X), atol=1e-6)
+
+    def test_concatenate_drops_support_vectors_without_weight(self):
+        parts = [kernel(1, seed=seed) for seed in range(3)]
+        for part in parts:
+            part.weights[:, [1, 4]] = 0
+        parts[1].weights[0, 4] = 2.0
+        whole = Kernel.concatenate(parts)
+        np.testing.assert_array_equal(whole.support, np.delete(parts[0].support, 1, axis=0))
+        assert whole.weights.shape == (3, 6)
+
+    def test_constant_bits_keep_one_support_vector(self):
+        part = kernel(1)
+        part.weights[:] = 0
+        whole = Kernel.concatenate([part, part])
+        assert whole.support.shape == (1, 5)
+        np.testing.assert_array_equal(whole.scores(np.ones((3, 5))), np.full((3, 2), part.bias[0]))
+        whole._check()
+
+    def test_concatenate_merges_other_support(self):
+        first, second, other = kernel(1), kernel(2, seed=1), kernel(2, seed=2)
+        rows = [3, 0, 3, 5]
+        third = Kernel.from_arrays(
+            other.arrays() | {"support": other.support[rows] + [[0], [0], [0], [1]], "weights": other.weights[:, :4]}
+        )
+        whole = Kernel.concatenate([first, third, second])
+        assert whole.support.shape == (7 + 1, 5)
+        X = np.random.default_rng(1).normal(size=(30, 5))
+        expected = np.concatenate([part.scores(X) for part in (first, third, second)], axis=1)
+        np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-12, atol=1e-12)
+
+    def test_bits_added_later_give_the_same_encoder(self):
+        parts = [kernel(1, seed=seed) for seed in range(4)]
+        for part in parts[:2]:
+            part.weights[:, [1, 4]] = 0
+        X = np.random.default_rng(1).normal(size=(30, 5))
+        later = Kernel.concatenate([Kernel.concatenate(parts[:2]), *parts[2:]])
+        assert later.support.shape == (7, 5)
+        np.testing.assert_allclose(later.scores(X), Kernel.concatenate(parts).scores(X), rtol=1e-12, atol=1e-12)
+
+    def test_concatenate_refuses_other_gamma(self):
+        first = kernel(1)
+        other = Kernel.from_arrays(first.arrays() | {"gamma": np.array(0.4)})
+        with pytest.raises(ValueError, match=r"same 'gamma'.*\[0.3, 0.4\]"):
+            Kernel.concatenate([first, other])
+
+    def test_gamma_must_be_positive(self):
+        with pytest.raises(ValueError, match="gamma"):
+            Kernel.from_arrays(kernel(1).arrays() | {"gamma": np.array(-1.0)})
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_constant(sign):
+    encoder = Linear.constant(sign, n_features=3)
+    encoder._check()
+    assert ((encoder.scores(np.ones((4, 3))) > 0) == (sign > 0)).all()

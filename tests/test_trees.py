@@ -1,0 +1,257 @@
+"""Binning, the tree kernels, the booster and the Trees encoder, each against its slow truth."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hashgrove import BoostedTrees
+from hashgrove.binning import bin_features, fit_bins
+from hashgrove.encoders.trees import MAX_VOTES, Trees, predict_tree
+from hashgrove.functions.boosting import _trim
+from hashgrove.functions.tree import grow
+from naive import adaboost, stump, tree_predictions, trimmed
+
+
+def data(seed, n=60, d=5, levels=256):
+    rng = np.random.default_rng(seed)
+    bins = rng.integers(0, levels, (d, n)).astype(np.uint8)
+    y = np.where(bins[0].astype(int) + bins[1] > levels, 1, -1) * np.where(rng.random(n) < 0.15, -1, 1)
+    return bins, y.astype(np.int8), rng
+
+
+def leaves(tree, bins):
+    out = np.zeros(bins.shape[1], np.int8)
+    predict_tree(bins, *tree, 0, bins.shape[1], out)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_bins_are_linear_levels(dtype):
+    rng = np.random.default_rng(0)
+    X = (rng.random((300, 3)) * 200).astype(dtype)
+    X[:, 1] = 7  # constant
+    low, scale = fit_bins(X)
+    bins = bin_features(X, low, scale, n_jobs=2)
+    x = X.astype(float)
+    span = np.ptp(x, axis=0)
+    share = np.divide(x - (x.min(axis=0) - span / 1000), span * 1.002, out=np.zeros_like(x), where=span > 0)
+    assert (np.abs(bins.T - share * 255) <= 0.5 + 1e-6).all()
+    assert bins[0].max() == 255
+    assert bins[0].min() == 0
+    outside = np.array([[-1e30, 5, 1e30]]).astype(np.float64)
+    assert bin_features(outside, low, scale)[:, 0].tolist() == [0, 0, 255]
+
+
+def test_bins_of_extreme_ranges_are_finite():
+    X = np.array([[-1e308, 1e-320, 5.0], [1e308, 0.0, 5.0]])
+    assert np.isfinite(fit_bins(X)).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.sampled_from([2, 5, 256]), st.integers(1, 4), st.integers(0, 3))
+def test_tree_against_recursion(seed, levels, depth, min_points):
+    bins, y, rng = data(seed, n=40, d=4, levels=levels)
+    index = np.sort(rng.permutation(40)[:35]).astype(np.uint32)
+    signed = (y[index] * rng.integers(1, 1000, 35)).astype(np.int32)
+    tree = grow(bins, index, signed, max_depth=depth, features_per_node=4, min_points=min_points, seed=np.uint64(0))
+    expected = tree_predictions(
+        bins, index.tolist(), signed.tolist(), depth=depth, min_points=min_points, columns=range(40)
+    )
+    assert leaves(tree, bins).tolist() == [expected[c] for c in range(40)]
+
+
+def test_stump_of_least_error_among_the_drawn_features():
+    bins, y, rng = data(1, n=200, d=30)
+    signed = (y * rng.integers(1, 1000, 200)).astype(np.int32)
+    index = np.arange(200, dtype=np.uint32)
+    used = set()
+    for seed in range(20):
+        tree = grow(bins, index, signed, max_depth=1, features_per_node=3, min_points=0, seed=np.uint64(seed))
+        gain, threshold_gain = (
+            stump(bins, index, signed, range(30))[0],
+            int(leaves(tree, bins).astype(int) @ signed),
+        )
+        assert threshold_gain <= gain
+        used.add(int(tree.feature[0]))
+    assert len(used) > 3, "another seed draws other features"
+    whole = grow(bins, index, signed, max_depth=1, features_per_node=30, min_points=0, seed=np.uint64(0))
+    assert (whole.feature[0], whole.threshold[0]) == stump(bins, index, signed, range(30))[1:]
+
+
+def test_deep_trees_keep_learning_and_stay_flat():
+    bins, _, _ = data(2, n=3000, d=6)
+    y = np.where(bins[0].astype(int) + bins[1] > 256, 1, -1)
+    index, signed = np.arange(3000, dtype=np.uint32), y.astype(np.int32) * 1000
+    errors, sizes = [], []
+    for depth in (1, 4, 16, 40):
+        tree = grow(bins, index, signed, max_depth=depth, features_per_node=6, min_points=0, seed=np.uint64(0))
+        errors.append((leaves(tree, bins) != y).mean())
+        sizes.append(len(tree.value))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[2] < errors[0] / 2
+    assert sizes[3] <= 2 * 3000 + 1
+
+
+def test_trees_are_the_same_at_any_number_of_threads():
+    bins, y, rng = data(3, n=4000, d=64)
+    index = np.arange(4000, dtype=np.uint32)
+    signed = (y * rng.integers(1, 1000, 4000)).astype(np.int32)
+    one, two = (
+        grow(bins, index, signed, max_depth=6, features_per_node=40, min_points=5, seed=np.uint64(9), n_jobs=n)
+        for n in (1, 2)
+    )
+    for a, b in zip(one, two, strict=True):
+        assert (a == b).all()
+
+
+@pytest.mark.parametrize("trimming", [0.0, 0.1, 0.5])
+def test_trimming_keeps_the_heaviest(trimming):
+    w = np.random.default_rng(0).lognormal(sigma=2, size=500).astype(np.float32)
+    y = np.random.default_rng(1).choice([-1, 1], 500).astype(np.int8)
+    index, signed = _trim(w, w.view(np.int32), y, trimming)
+    assert index.tolist() == (trimmed(w, trimming) if trimming else list(range(500)))
+    assert w[index].sum() >= (1 - trimming) * w.sum() * (1 - 1e-5)
+    assert (np.sign(signed) == y[index])[np.abs(signed) > 0].all()
+    np.testing.assert_allclose(np.abs(signed) / 2**30, w[index] / w[index].sum(), atol=1e-8)
+
+
+@pytest.mark.parametrize("trimming", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_booster_against_naive_adaboost(trimming, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.random((80, 4))
+    z = np.where(X[:, 0] + X[:, 1] > 1, 1, -1) * np.where(rng.random(80) < 0.1, -1, 1)
+    z = z.astype(np.int8)
+    learner = BoostedTrees(n_trees=8, max_depth=2, features_per_node=None, trimming=trimming, min_points=2)
+    prepared = learner.prepare(X, rng)
+    encoder, bit = learner.learn(prepared, z, None, rng)
+    margin = adaboost(prepared.bins, z.astype(int), n_trees=8, depth=2, min_points=2, trimming=trimming)
+    decided = np.abs(margin) > 0.01 * np.abs(margin).max()  # whole votes may turn the closest ones
+    assert decided.mean() > 0.9
+    assert (bit == np.sign(margin))[decided].all()
+    scores = encoder.scores(X)[:, 0]
+    np.testing.assert_allclose(scores / np.abs(scores).max(), margin / np.abs(margin).max(), atol=0.01)
+
+
+def test_the_bit_is_what_the_encoder_gives():
+    rng = np.random.default_rng(0)
+    X = rng.random((500, 10)).astype(np.float32)
+    z = rng.choice([-1, 1], 500).astype(np.int8)
+    learner = BoostedTrees(n_trees=5, max_depth=2)
+    encoder, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
+    assert ((encoder.scores(X)[:, 0] > 0) == (bit > 0)).all()
+    assert 0 < (bit != z).mean() < 0.5
+
+
+def test_weights_steer_the_booster():
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 1))
+    z = rng.choice([-1, 1], 400).astype(np.int8)  # noise: nothing but memory helps
+    heavy = rng.random(400) < 0.2
+    learner = BoostedTrees(n_trees=3, max_depth=5, min_points=0)
+    _, bit = learner.learn(learner.prepare(X, rng), z, np.where(heavy, 50.0, 0.1), np.random.default_rng(0))
+    assert (bit == z)[heavy].mean() > (bit == z)[~heavy].mean() + 0.1
+
+
+def test_early_stopping_at_zero_error():
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 2)).round(1)
+    z = np.where(X[:, 0] > 0.55, 1, -1).astype(np.int8)
+    for early_stopping, trees in ((True, 1), (False, 30)):
+        learner = BoostedTrees(n_trees=30, early_stopping=early_stopping)
+        encoder, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
+        assert (bit == z).all()
+        assert len(encoder.weights) == trees
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_one_class_gives_a_constant(sign):
+    rng = np.random.default_rng(0)
+    X, learner = rng.random((20, 3)), BoostedTrees(n_trees=5)
+    encoder, bit = learner.learn(learner.prepare(X, rng), np.full(20, sign, np.int8), None, rng)
+    assert (bit == sign).all()
+    assert (encoder.scores(rng.random((9, 3))) == sign).all()
+
+
+def test_constant_features_and_coins():
+    """Nothing to split on: the heavier class for everybody."""
+    rng = np.random.default_rng(0)
+    X, z = np.ones((40, 2)), np.array([1] * 25 + [-1] * 15, np.int8)
+    learner = BoostedTrees(n_trees=4, min_points=0)
+    _, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
+    assert (bit == 1).all()
+
+
+def an_encoder(n_bits=3):
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 6))
+    learner = BoostedTrees(n_trees=4, max_depth=3)
+    prepared = learner.prepare(X, rng)
+    parts = [learner.learn(prepared, rng.choice([-1, 1], 200).astype(np.int8), None, rng)[0] for _ in range(n_bits)]
+    return Trees.concatenate(parts), parts, X
+
+
+def test_concatenated_trees_give_the_bits_of_their_parts():
+    encoder, parts, X = an_encoder()
+    assert (encoder.scores(X) == np.concatenate([p.scores(X) for p in parts], axis=1)).all()
+    for b in range(3):
+        assert 1 <= encoder.weights[encoder.bit_ptr[b] : encoder.bit_ptr[b + 1]].sum() <= MAX_VOTES
+    assert (
+        encoder.scores(X.astype(np.float32)[::-1]) == encoder.scores(np.asfortranarray(X.astype(np.float32)))[::-1]
+    ).all()
+
+
+def test_the_round_trip_of_arrays():
+    encoder, _, X = an_encoder()
+    assert (Trees.from_arrays(encoder.arrays()).encode(X) == encoder.encode(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("feature", lambda a: a + np.uint32(6), "not there"),
+        ("child", lambda a: np.where(a > 0, a + np.uint32(1000), a).astype(np.uint32), "follow it"),
+        ("child", lambda a: np.where(a > 0, np.uint32(1), a).astype(np.uint32), "follow it"),
+        ("value", lambda a: (a * 2).astype(np.int8), "leaf"),
+        ("value", lambda a: a[:-1], "differ in length"),
+        ("weights", lambda a: -a, "votes"),
+        ("weights", lambda a: (a * 0).astype(np.int16), "sum to between"),
+        ("weights", lambda a: np.full_like(a, 20000), "sum to between"),
+        ("weights", lambda a: a.astype(np.int32), "1-D int16"),
+        ("bit_ptr", lambda a: a[::-1].copy(), "table of bits"),
+        ("tree_ptr", lambda a: a[:-1], "inconsistent"),
+        ("scale", lambda a: a * np.nan, "binning"),
+        ("low", lambda a: a[:2], "binning"),
+    ],
+)
+def test_hostile_tables_are_refused(name, change, message):
+    arrays = an_encoder()[0].arrays()
+    arrays[name] = change(arrays[name])
+    with pytest.raises(ValueError, match=message):
+        Trees.from_arrays(arrays)
+
+
+def test_missing_and_unknown_arrays_are_refused():
+    arrays = an_encoder()[0].arrays()
+    with pytest.raises(ValueError, match="has the arrays"):
+        Trees.from_arrays(arrays | {"extra": arrays["low"]})
+    encoder = an_encoder()[0]
+    with pytest.raises(ValueError, match="share the binning"):
+        Trees.concatenate([encoder, dataclasses.replace(encoder, low=encoder.low + 1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_trees", 0), ("n_trees", 5000), ("n_trees", 2.5), ("max_depth", 0), ("features_per_node", 0),
+        ("trimming", 1.0), ("trimming", -0.1), ("trimming", "a"), ("min_points", -1),
+    ],
+)  # fmt: skip
+def test_bad_parameters(name, value):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter must be"):
+        BoostedTrees(**{name: value}).prepare(np.zeros((2, 2)), np.random.default_rng(0))
