@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_public_names_exist_and_import_is_lazy():
         _ = hashgrove.nonsense
     code = "import hashgrove, sys; print([m for m in ('numpy', 'numba', 'sklearn') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_public_functions_and_methods_are_typed():
+    for name in hashgrove.__all__:
+        thing = getattr(hashgrove, name)
+        members = vars(thing) if inspect.isclass(thing) else {name: thing}
+        for member, function in members.items():
+            if not inspect.isfunction(function) or (member.startswith("__") and member != "__init__"):
+                continue  # what a dataclass makes by itself has no annotations
+            signature = inspect.signature(function)
+            annotations = [p.annotation for n, p in signature.parameters.items() if n not in ("self", "cls")]
+            assert inspect.Signature.empty not in [*annotations, signature.return_annotation], f"{name}.{member}"
 
 
 def test_kernels_work_where_no_cache_folder_is_writable(tmp_path):
