@@ -137,9 +137,9 @@ def tree_predictions(bins, index, signed, *, depth, min_points, columns):
 
 
 def trimmed(w, trimming):
-    """The examples that a round keeps: the heaviest, by weight cut to 8 bits, that hold 1 - trimming of all."""
+    """The examples that a round keeps: the heaviest, by weight cut to 6 bits, that hold 1 - trimming of all."""
     mantissa, exponent = np.frexp(w)
-    cut = np.ldexp(np.floor(mantissa * 256) / 256, exponent)
+    cut = np.ldexp(np.floor(mantissa * 64) / 64, exponent)
     for limit in sorted(set(cut.tolist()), reverse=True):
         kept = [i for i in range(len(w)) if cut[i] >= limit]
         if w[kept].sum(dtype=float) >= (1 - trimming) * w.sum(dtype=float):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hashgrove import BoostedTrees
 from hashgrove.binning import bin_features, fit_bins
-from hashgrove.encoders.trees import MAX_VOTES, Trees, predict_tree
+from hashgrove.encoders.trees import MAX_VOTES, Trees
 from hashgrove.functions.boosting import _trim
 from hashgrove.functions.tree import grow
 from naive import adaboost, stump, tree_predictions, trimmed
@@ -24,10 +24,20 @@ def data(seed, n=60, d=5, levels=256):
     return bins, y.astype(np.int8), rng
 
 
+def forest(tree, n_features, *, weights=(1,)):
+    sizes = [len(tree.value)]
+    return Trees(
+        low=np.zeros(n_features),
+        scale=np.ones(n_features),
+        bit_ptr=np.array([0, 1], np.int32),
+        weights=np.array(weights, np.int16),
+        tree_ptr=np.array([0, *sizes], np.int32),
+        **tree._asdict(),
+    )
+
+
 def leaves(tree, bins):
-    out = np.zeros(bins.shape[1], np.int8)
-    predict_tree(bins, *tree, 0, bins.shape[1], out)
-    return out
+    return np.where(forest(tree, len(bins)).bits_of_bins(bins)[0], 1, -1)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
@@ -53,12 +63,14 @@ def test_bins_of_extreme_ranges_are_finite():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10_000), st.sampled_from([2, 5, 256]), st.integers(1, 4), st.integers(0, 3))
-def test_tree_against_recursion(seed, levels, depth, min_points):
+@given(st.integers(0, 10_000), st.sampled_from([2, 5, 256]), st.integers(1, 4), st.integers(0, 3), st.booleans())
+def test_tree_against_recursion(seed, levels, depth, min_points, per_node):
     bins, y, rng = data(seed, n=40, d=4, levels=levels)
     index = np.sort(rng.permutation(40)[:35]).astype(np.uint32)
     signed = (y[index] * rng.integers(1, 1000, 35)).astype(np.int32)
-    tree = grow(bins, index, signed, max_depth=depth, features_per_node=4, min_points=min_points, seed=np.uint64(0))
+    tree = grow(
+        bins, index, signed, max_depth=depth, n_features=4, per_node=per_node, min_points=min_points, seed=np.uint64(0)
+    )
     expected = tree_predictions(
         bins, index.tolist(), signed.tolist(), depth=depth, min_points=min_points, columns=range(40)
     )
@@ -71,7 +83,7 @@ def test_stump_of_least_error_among_the_drawn_features():
     index = np.arange(200, dtype=np.uint32)
     used = set()
     for seed in range(20):
-        tree = grow(bins, index, signed, max_depth=1, features_per_node=3, min_points=0, seed=np.uint64(seed))
+        tree = grow(bins, index, signed, max_depth=1, n_features=3, per_node=True, min_points=0, seed=np.uint64(seed))
         gain, threshold_gain = (
             stump(bins, index, signed, range(30))[0],
             int(leaves(tree, bins).astype(int) @ signed),
@@ -79,7 +91,7 @@ def test_stump_of_least_error_among_the_drawn_features():
         assert threshold_gain <= gain
         used.add(int(tree.feature[0]))
     assert len(used) > 3, "another seed draws other features"
-    whole = grow(bins, index, signed, max_depth=1, features_per_node=30, min_points=0, seed=np.uint64(0))
+    whole = grow(bins, index, signed, max_depth=1, n_features=30, per_node=True, min_points=0, seed=np.uint64(0))
     assert (whole.feature[0], whole.threshold[0]) == stump(bins, index, signed, range(30))[1:]
 
 
@@ -89,7 +101,7 @@ def test_deep_trees_keep_learning_and_stay_flat():
     index, signed = np.arange(3000, dtype=np.uint32), y.astype(np.int32) * 1000
     errors, sizes = [], []
     for depth in (1, 4, 16, 40):
-        tree = grow(bins, index, signed, max_depth=depth, features_per_node=6, min_points=0, seed=np.uint64(0))
+        tree = grow(bins, index, signed, max_depth=depth, n_features=6, per_node=True, min_points=0, seed=np.uint64(0))
         errors.append((leaves(tree, bins) != y).mean())
         sizes.append(len(tree.value))
     assert errors == sorted(errors, reverse=True)
@@ -97,12 +109,23 @@ def test_deep_trees_keep_learning_and_stay_flat():
     assert sizes[3] <= 2 * 3000 + 1
 
 
-def test_trees_are_the_same_at_any_number_of_threads():
+@pytest.mark.parametrize("per_node", [True, False])
+def test_trees_are_the_same_at_any_number_of_threads(per_node):
     bins, y, rng = data(3, n=4000, d=64)
     index = np.arange(4000, dtype=np.uint32)
     signed = (y * rng.integers(1, 1000, 4000)).astype(np.int32)
     one, two = (
-        grow(bins, index, signed, max_depth=6, features_per_node=40, min_points=5, seed=np.uint64(9), n_jobs=n)
+        grow(
+            bins,
+            index,
+            signed,
+            max_depth=6,
+            n_features=40,
+            per_node=per_node,
+            min_points=5,
+            seed=np.uint64(9),
+            n_jobs=n,
+        )
         for n in (1, 2)
     )
     for a, b in zip(one, two, strict=True):
@@ -196,6 +219,37 @@ def an_encoder(n_bits=3):
     return Trees.concatenate(parts), parts, X
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_encoder_against_walking_each_row(depth, n):
+    """Compiled trees (up to depth 4) and deeper ones, whole tiles of 64 rows and the rest."""
+    bins, y, rng = data(depth, n=500, d=9)
+    index = np.arange(500, dtype=np.uint32)
+    tables = []
+    for seed in range(3):
+        signed = (y * rng.integers(1, 1000, 500)).astype(np.int32)
+        tables.append(
+            grow(bins, index, signed, max_depth=depth, n_features=3, per_node=True, min_points=0, seed=np.uint64(seed))
+        )
+    weights = [5, 3, 3]
+    parts = [forest(tree, 9, weights=[w]) for tree, w in zip(tables, weights, strict=True)]
+    encoder = Trees.concatenate(parts)
+    joined = dataclasses.replace(encoder, bit_ptr=np.array([0, 3], np.int32))
+    expected = np.zeros(n, int)
+    for tree, weight in zip(tables, weights, strict=True):
+        for i in range(n):
+            node = 0
+            while tree.child[node]:
+                node = tree.child[node] + (bins[tree.feature[node], i] > tree.threshold[node])
+            expected[i] += weight * int(tree.value[node])
+    chosen = np.ascontiguousarray(bins[:, :n])
+    rows = chosen.T.astype(float)  # levels as features: low 0, scale 1
+    assert (joined.bits_of_bins(chosen)[0] == (expected > 0)).all()
+    assert (joined.scores(rows)[:, 0] == expected / 11).all()
+    assert (joined.encode(rows)[:, 0] == (expected > 0)).all()
+    assert (encoder.bits_of_bins(chosen) == (encoder.scores(rows) > 0).T).all()
+
+
 def test_concatenated_trees_give_the_bits_of_their_parts():
     encoder, parts, X = an_encoder()
     assert (encoder.scores(X) == np.concatenate([p.scores(X) for p in parts], axis=1)).all()
@@ -249,6 +303,7 @@ def test_missing_and_unknown_arrays_are_refused():
     ("name", "value"),
     [
         ("n_trees", 0), ("n_trees", 5000), ("n_trees", 2.5), ("max_depth", 0), ("features_per_node", 0),
+        ("subset", "level"),
         ("trimming", 1.0), ("trimming", -0.1), ("trimming", "a"), ("min_points", -1),
     ],
 )  # fmt: skip

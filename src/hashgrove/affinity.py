@@ -26,7 +26,7 @@ ROWS_PER_CHUNK = 512
 Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (entries of each row, column indices row by row)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Affinity:
     """The pairs that a loss is summed over, as rows of neighbours.
 

@@ -42,6 +42,10 @@ class Encoder(ABC):
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
         """Scores (n, n_bits) of a C-contiguous, checked chunk of float32 or float64 rows."""
 
+    def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
+        """Bits (n, n_bits) of such a chunk."""
+        return self._scores(X) > 0
+
     @classmethod
     @abstractmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
@@ -63,7 +67,7 @@ class Encoder(ABC):
         codes = np.empty((len(rows), (self.n_bits + 7) // 8), np.uint8)
 
         def encode_chunk(start: int, stop: int) -> None:
-            codes[start:stop] = pack(self._scores(_contiguous(rows[start:stop])) > 0)
+            codes[start:stop] = pack(self._bits(_contiguous(rows[start:stop])))
 
         run(encode_chunk, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)
         return codes

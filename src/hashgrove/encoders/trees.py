@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.binning import bin_features
+from hashgrove.binning import TILE
 from hashgrove.encoders.base import Encoder
-from hashgrove.jit import kernel
+from hashgrove.encoders.forest import compile_trees, vote_levels, vote_rows
+from hashgrove.jit import chunks, run
 
-__all__ = ["MAX_VOTES", "Trees", "predict_tree"]
+__all__ = ["MAX_VOTES", "Trees"]
 
 MAX_VOTES = 2**15 - 1
+BINNED_PER_CHUNK = 2**14
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trees(Encoder):
     """Sums of weighted trees with leaves -1 and +1, equation 24 of the paper.
 
@@ -64,18 +67,40 @@ class Trees(Encoder):
         """Number of columns that `X` must have."""
         return len(self.low)
 
-    def votes(self, bins: NDArray[np.uint8]) -> NDArray[np.int32]:
-        """Votes for +1 less those for -1, shape (n_bits, n), of rows that are binned already."""
-        votes = np.zeros((self.n_bits, bins.shape[1]), np.int32)
-        tables = self.tree_ptr, self.feature, self.threshold, self.child, self.value
-        _vote(bins, self.bit_ptr, self.weights, *tables, votes)
+    @cached_property
+    def _totals(self) -> NDArray[np.int64]:
+        """Votes of all trees of each bit."""
+        return np.add.reduceat(self.weights, self.bit_ptr[:-1], dtype=np.int64)
+
+    def _forest(self, unit: int) -> tuple[NDArray[Any], ...]:
+        """The tables as the kernels of `hashgrove.encoders.forest` take them."""
+        nodes = self.tree_ptr, self.feature, self.threshold, self.child, self.value
+        return self.bit_ptr, compile_trees(unit, *nodes), self.weights, *nodes
+
+    @cached_property
+    def _tile_forest(self) -> tuple[NDArray[Any], ...]:
+        return self._forest(TILE)
+
+    def _votes(self, X: NDArray[Any]) -> NDArray[np.int16]:
+        """Votes for +1, shape (n_bits, n)."""
+        votes = np.empty((self.n_bits, len(X)), np.int16)
+        vote_rows(X, self.low, self.scale, self._tile_forest, votes)
         return votes
+
+    def bits_of_bins(self, bins: NDArray[np.uint8], *, n_jobs: int | None = None) -> NDArray[np.bool_]:
+        """Bits, shape (n_bits, n), of rows that are binned already; ``bins`` is (n_features, n), contiguous."""
+        n = bins.shape[1]
+        votes = np.empty((self.n_bits, n), np.int16)
+        levels, forest = bins.reshape(-1), self._forest(1)
+        run(vote_levels, [(levels, n, a, b, forest, votes) for a, b in chunks(n, BINNED_PER_CHUNK)], n_jobs=n_jobs)
+        return votes > (self._totals // 2)[:, None]
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """The share of votes for +1 less that for -1, in [-1, 1]."""
-        bins = bin_features(X, self.low, self.scale, n_jobs=1)
-        totals = np.add.reduceat(self.weights, self.bit_ptr[:-1], dtype=np.int64)
-        return self.votes(bins).T / totals
+        return (2.0 * self._votes(X).T - self._totals) / self._totals
+
+    def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
+        return (self._votes(X) > (self._totals // 2)[:, None]).T
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
@@ -106,8 +131,7 @@ class Trees(Encoder):
                 raise ValueError("the table of bits or of trees is inconsistent")
         if len(self.tree_ptr) != len(self.weights) + 1 or (self.weights < 0).any():
             raise ValueError("the votes of trees are inconsistent")
-        totals = np.add.reduceat(self.weights, self.bit_ptr[:-1], dtype=np.int64)
-        if (totals < 1).any() or (totals > MAX_VOTES).any():
+        if (self._totals < 1).any() or (self._totals > MAX_VOTES).any():
             raise ValueError(f"the votes of a bit must sum to between 1 and {MAX_VOTES}")
         n_nodes = len(self.feature)
         if not (len(self.threshold) == len(self.child) == len(self.value) == n_nodes):
@@ -122,29 +146,3 @@ class Trees(Encoder):
             raise ValueError("a node tests a feature that is not there")
         if (np.abs(self.value) != ~inner).any():
             raise ValueError("a leaf must be -1 or +1, and only leaves have a value")
-
-
-@kernel
-def predict_tree(bins, feature, threshold, child, value, first, last, out):
-    """Write the leaf (int8, -1 or +1) of one tree for columns [first, last) of ``bins`` (d, n)."""
-    for i in range(np.uint64(first), np.uint64(last)):
-        node = np.uint32(0)
-        while child[node] > 0:
-            node = child[node] + np.uint32(bins[feature[node], i] > threshold[node])
-        out[i] = value[node]
-
-
-@kernel
-def _vote(bins, bit_ptr, weights, tree_ptr, feature, threshold, child, value, votes):
-    """Add weight x leaf of every tree of bit b to votes[b, i] (int32), tree by tree: its table stays in cache."""
-    n = bins.shape[1]
-    for b in range(len(bit_ptr) - 1):
-        for t in range(bit_ptr[b], bit_ptr[b + 1]):
-            start, stop = tree_ptr[t], tree_ptr[t + 1]
-            features, thresholds = feature[start:stop], threshold[start:stop]
-            children, values = child[start:stop], value[start:stop]
-            for i in range(np.uint64(0), np.uint64(n)):
-                node = np.uint32(0)
-                while children[node] > 0:
-                    node = children[node] + np.uint32(bins[features[node], i] > thresholds[node])
-                votes[b, i] += weights[t] * values[node]

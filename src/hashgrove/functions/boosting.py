@@ -11,16 +11,16 @@ from sklearn.base import BaseEstimator
 
 from hashgrove.binning import bin_features, fit_bins
 from hashgrove.encoders import Encoder
-from hashgrove.encoders.trees import MAX_VOTES, Trees, predict_tree
+from hashgrove.encoders.trees import MAX_VOTES, Trees
 from hashgrove.functions.tree import Tree, grow
-from hashgrove.jit import chunks, kernel, run
+from hashgrove.jit import kernel
 
 __all__ = ["BinnedData", "BoostedTrees"]
 
-ROWS_PER_CHUNK = 16384
+LEVEL_SHIFT = 18  # of a float32: what is left are its exponent and 5 bits of its mantissa
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BinnedData:
     """Training rows in 256 levels, feature by feature, and the binning that made them."""
 
@@ -40,7 +40,9 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     max_depth : int, default=4
         Tests from the root to a leaf; any depth, memory grows with the nodes that there are.
     features_per_node : int or None, default=200
-        Features drawn for each node (LazyBoost); ``None`` or more than there are means all.
+        Features that a node chooses from (LazyBoost); ``None`` or more than there are means all.
+    subset : {"node", "tree"}, default="node"
+        Draw these features anew for each node, as the paper does, or once for all nodes of a tree, which is faster.
     trimming : float, default=0.1
         Share of the weight, from the lightest examples up, that a round leaves out of the growing of its tree. They
         still count in the tree's vote and are reweighted.
@@ -67,6 +69,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         n_trees: int = 200,
         max_depth: int = 4,
         features_per_node: int | None = 200,
+        subset: str = "node",
         trimming: float = 0.1,
         min_points: int = 5,
         early_stopping: bool = True,
@@ -74,6 +77,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         self.n_trees = n_trees
         self.max_depth = max_depth
         self.features_per_node = features_per_node
+        self.subset = subset
         self.trimming = trimming
         self.min_points = min_points
         self.early_stopping = early_stopping
@@ -88,6 +92,8 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         k = self.features_per_node
         if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1):
             raise ValueError(f"The 'features_per_node' parameter must be an integer >= 1 or None. Got {k!r} instead.")
+        if self.subset not in ("node", "tree"):
+            raise ValueError(f"The 'subset' parameter must be 'node' or 'tree'. Got {self.subset!r} instead.")
         if not isinstance(self.trimming, int | float) or not 0 <= self.trimming < 1:
             raise ValueError(f"The 'trimming' parameter must be a number in [0, 1). Got {self.trimming!r} instead.")
 
@@ -125,17 +131,13 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
                 index,
                 signed,
                 max_depth=self.max_depth,
-                features_per_node=n_features if self.features_per_node is None else self.features_per_node,
+                n_features=n_features if self.features_per_node is None else self.features_per_node,
+                per_node=self.subset == "node",
                 min_points=self.min_points,
                 seed=seed,
                 n_jobs=data.n_jobs,
             )
-            leaf = np.empty(n, np.int8)
-            run(
-                predict_tree,
-                [(data.bins, *tree, a, b, leaf) for a, b in chunks(n, ROWS_PER_CHUNK)],
-                n_jobs=data.n_jobs,
-            )
+            leaf = _encoder(data, [tree], np.ones(1)).bits_of_bins(data.bins, n_jobs=data.n_jobs)[0]
             alpha, wrong = _reweight(z, leaf, w, margin)
             if alpha > 0:
                 trees.append(tree)
@@ -146,14 +148,8 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
             sign = 1 if np.dot(w, z) > 0 else -1
             trees, alphas = [_constant(sign)], [1.0]
         encoder = _encoder(data, trees, np.array(alphas))
-        votes = np.concatenate(
-            run(
-                lambda a, b: encoder.votes(data.bins[:, a:b])[0],
-                chunks(n, ROWS_PER_CHUNK),
-                n_jobs=data.n_jobs,
-            )
-        )
-        return encoder, np.where(votes > 0, 1, -1).astype(np.int8)
+        bits = encoder.bits_of_bins(data.bins, n_jobs=data.n_jobs)[0]
+        return encoder, np.where(bits, 1, -1).astype(np.int8)
 
 
 def _constant(sign: int) -> Tree:
@@ -179,58 +175,52 @@ def _encoder(data: BinnedData, trees: list[Tree], alphas: NDArray[np.float64]) -
 def _trim(w, w_bits, y, trimming):
     """The heaviest examples that hold 1 - ``trimming`` of the weight: their numbers, and label x weight in fixed point.
 
-    No sort: the weights are counted by exponent and the top 7 bits of the mantissa (the order of the bits of a positive
-    float is that of its value), so examples within 1 % of the limit are kept too. Kept weights sum to 2^30.
+    No sort: the weights are counted by exponent and the top 5 bits of the mantissa (the order of the bits of a positive
+    float is that of its value), so examples within 3 % of the limit are kept too. Kept weights sum to 2^30.
     """
-    n = len(w)
-    limit = 0
-    if trimming > 0:
-        mass = np.zeros(1 << 15, np.float64)
-        for i in range(n):
-            mass[w_bits[i] >> 16] += w[i]
-        wanted = mass.sum() * (1 - trimming)
-        limit = (1 << 15) - 1
-        total = mass[limit]
-        while total < wanted and limit > 0:
-            limit -= 1
-            total += mass[limit]
-    kept, total = 0, 0.0
+    n = np.uint64(len(w))
+    mass = np.zeros(1 << (31 - LEVEL_SHIFT), np.float64)
     for i in range(n):
-        if w_bits[i] >> 16 >= limit:
-            kept += 1
-            total += w[i]
-    index, signed = np.empty(kept, np.uint32), np.empty(kept, np.int32)
-    t = 0
-    for i in range(n):
-        if w_bits[i] >> 16 >= limit:
-            index[t] = i
-            signed[t] = np.int32(np.rint(y[i] * (w[i] / total) * (1 << 30)))
-            t += 1
-    return index, signed
+        mass[np.uint32(w_bits[i]) >> np.uint32(LEVEL_SHIFT)] += w[i]
+    wanted = mass.sum() * (1 - trimming)
+    limit = len(mass) - 1
+    total = mass[limit]
+    while total < wanted and limit > 0:
+        limit -= 1
+        total += mass[limit]
+    if trimming == 0:
+        limit = 0
+    scale = np.float64(1 << 30) / total
+    index, signed = np.empty(n + np.uint64(1), np.uint32), np.empty(n + np.uint64(1), np.int32)
+    kept = np.uint64(0)
+    for i in range(n):  # without a branch: what is not kept is overwritten
+        index[kept] = i
+        signed[kept] = np.int32(np.rint(y[i] * (w[i] * scale)))
+        kept += np.uint64((w_bits[i] >> LEVEL_SHIFT) >= limit)
+    return index[:kept], signed[:kept]
 
 
 @kernel
 def _reweight(y, leaf, w, margin):
     """AdaBoost's step: returns the tree's weight alpha and the number of examples that the vote now gets wrong.
 
-    ``w`` (float32, rescaled to mean 1) and ``margin`` (float64) are updated unless alpha <= 0.
+    ``leaf`` is bool. ``w`` (float32, rescaled to mean 1) and ``margin`` (float64) are updated unless alpha <= 0.
     """
     n = len(y)
-    right = wrong = 0.0
-    for i in range(n):
-        if leaf[i] == y[i]:
-            right += w[i]
-        else:
-            wrong += w[i]
+    sums = np.zeros((2, 8), np.float64)  # wrong and right, in eight turns: one sum would wait for itself
+    for i in range(np.uint64(n)):
+        sums[np.uint64(leaf[i] == (y[i] > 0)), i % np.uint64(8)] += w[i]
+    wrong, right = sums[0].sum(), sums[1].sum()
     # a faultless tree gets the weight of one that errs on half an example
     alpha = 0.5 * np.log(right / max(wrong, (right + wrong) / (2 * n))) if right > 0 else 0.0
     if alpha <= 0:
         return 0.0, n
-    down, up = np.exp(-alpha), np.exp(alpha)
-    rescale = n / (right * down + wrong * up)
+    rescale = n / (right * np.exp(-alpha) + wrong * np.exp(alpha))
+    down, up = np.float32(np.exp(-alpha) * rescale), np.float32(np.exp(alpha) * rescale)
     errors = 0
-    for i in range(n):
-        w[i] *= (down if leaf[i] == y[i] else up) * rescale
-        margin[i] += alpha * leaf[i]
-        errors += margin[i] * y[i] <= 0
+    for i in range(np.uint64(n)):
+        label = y[i] > 0
+        w[i] *= down if leaf[i] == label else up
+        margin[i] += alpha if leaf[i] else -alpha
+        errors += (margin[i] > 0) != label
     return alpha, errors

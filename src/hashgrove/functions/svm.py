@@ -28,7 +28,7 @@ GAMMA_ROWS = 1000  # rows whose neighbours give gamma; the neighbours themselves
 EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it are rounding error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Scaled:
     """Features as given, and scaled to [0, 1]: scaled = (X - low) / span."""
 
@@ -103,7 +103,7 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
         return encoder, _bit(encoder, data.X, data.n_jobs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Supported:
     """Features in float64, the support vectors to choose from, and the Nystroem map where they are few."""
 

@@ -13,7 +13,7 @@ from hashgrove.jit import kernel
 __all__ = ["Blocks", "class_blocks", "greedy_blocks", "single_blocks"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """Block b is ``members[indptr[b]:indptr[b + 1]]``, sorted. Blocks cover all points and may overlap."""
 

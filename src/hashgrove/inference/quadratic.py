@@ -55,7 +55,7 @@ class PairDistances:
         return float((counts[0] @ similar + counts[1] @ dissimilar) / len(a.indices))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BinaryQuadratic:
     """min z'Az of one bit, with a_ij = coefficients[distance_ij] (equation 9 of the paper)."""
 
