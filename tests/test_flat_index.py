@@ -234,3 +234,17 @@ def test_inconsistent_files_are_refused(tmp_path, header, arrays, message):
     assert str(path) in str(caught.value)
     modelfile.write(path, kind="index", header=HEADER, arrays=GOOD)
     assert len(FlatIndex.load(path)) == 2
+
+
+def test_few_queries_share_out_the_database(monkeypatch):
+    """With fewer chunks of queries than threads, slices of the database are searched apart and merged."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, (40_000, 2)).astype(np.uint8)  # 16 codes: ties everywhere, across slices too
+    queries = rng.integers(0, 4, (3, 2)).astype(np.uint8)
+    index = FlatIndex(codes)
+    expected = index.search(queries, 100, n_jobs=1)
+    monkeypatch.setattr("hashgrove.index.flat.MIN_SLICE", 9_000)
+    for n_jobs in (2, 3, 4):
+        distances, ids = index.search(queries, 100, n_jobs=n_jobs)
+        assert (distances == expected[0]).all()
+        assert (ids == expected[1]).all()

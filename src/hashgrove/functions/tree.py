@@ -110,60 +110,60 @@ def _split(bins, level, stumps, is_last, min_points, n_nodes, tree):
     A stump with nothing on one side gains exactly |S|, so a node splits only where the gain is above that.
     """
     n_open = len(level.nodes)
-    room = 0 if is_last else len(level.examples) + 1  # one more: `_take_side` writes before it knows
-    index, signed = np.empty(room, np.uint32), np.empty(room, np.int32)
-    nodes, totals, parents = (
-        np.empty(2 * n_open, np.int64),
-        np.empty(2 * n_open, np.int64),
-        np.empty(2 * n_open, np.int64),
-    )
-    starts = np.zeros(2 * n_open + 1, np.int64)
+    room = 0 if is_last else len(level.examples) + 1  # one more: `_partition` writes before it knows
+    examples, signed = np.empty(room, np.uint32), np.empty(room, np.int32)
+    right_examples, right_signed = np.empty(room, np.uint32), np.empty(room, np.int32)
+    nodes, parents = np.empty(2 * n_open, np.int64), np.empty(2 * n_open, np.int64)
+    starts, totals = np.zeros(2 * n_open + 1, np.int64), np.empty(2 * n_open, np.int64)
     filled = opened = 0
     for k in range(n_open):
         group = np.argmax(stumps.gains[k])
-        node, total, left = level.nodes[k], level.totals[k], stumps.lefts[k, group]
+        node, total = level.nodes[k], level.totals[k]
         if stumps.gains[k, group] <= abs(total):
             tree.value[node] = 1 if total > 0 else -1
             continue
         feature, threshold = stumps.features[k, group], stumps.thresholds[k, group]
         tree.feature[node], tree.threshold[node], tree.child[node] = feature, threshold, n_nodes
-        part = slice(level.starts[k], level.starts[k + 1])
+        side_totals = (stumps.lefts[k, group], total - stumps.lefts[k, group])
+        sizes = positives = (0, 0)
+        if not is_last:
+            part = slice(level.starts[k], level.starts[k + 1])
+            sizes, positives = _partition(
+                bins[feature], level.examples[part], level.signed[part], threshold,
+                examples[filled:], signed[filled:], right_examples, right_signed,
+            )  # fmt: skip
         for side in range(2):
-            side_total = total - left if side else left
-            tree.value[n_nodes] = 1 if side_total > 0 else -1
-            if not is_last:
-                start, positive = filled, 0
-                filled = _take_side(
-                    bins[feature], level.examples[part], level.signed[part], threshold, side, index, signed, filled
-                )
-                for t in range(start, filled):
-                    positive += signed[t] > 0
-                if min(positive, filled - start - positive) <= min_points:
-                    filled = start
-                else:
-                    tree.value[n_nodes] = 0
-                    nodes[opened], totals[opened], parents[opened] = n_nodes, side_total, k
-                    opened += 1
-                    starts[opened] = filled
+            tree.value[n_nodes] = 1 if side_totals[side] > 0 else -1
+            if min(positives[side], sizes[side] - positives[side]) > min_points and not is_last:
+                if side == 1:
+                    examples[filled : filled + sizes[1]] = right_examples[: sizes[1]]
+                    signed[filled : filled + sizes[1]] = right_signed[: sizes[1]]
+                tree.value[n_nodes] = 0
+                nodes[opened], totals[opened], parents[opened] = n_nodes, side_totals[side], k
+                opened += 1
+                filled += sizes[side]
+                starts[opened] = filled
             n_nodes += 1
-    return (
-        n_nodes,
-        index[:filled],
-        signed[:filled],
-        nodes[:opened],
-        starts[: opened + 1],
-        totals[:opened],
-        parents[:opened],
-    )
+    starts, totals, parents = starts[: opened + 1], totals[:opened], parents[:opened]
+    return n_nodes, examples[:filled], signed[:filled], nodes[:opened], starts, totals, parents
 
 
 @kernel
-def _take_side(levels, index, signed, threshold, side, out_index, out_signed, filled):
-    """Append the examples of one side of a stump, in their order, without a branch; returns the new length."""
-    filled = np.uint64(filled)
-    for t in range(np.uint64(0), np.uint64(len(index))):
-        i = index[t]
-        out_index[filled] = i
-        out_signed[filled] = signed[t]
-        filled += np.uint64((levels[i] > threshold) == (side == 1))
-    return np.int64(filled)
+def _partition(levels, examples, signed, threshold, left, left_signed, right, right_signed):
+    """Write the examples of either side of a stump, in their order, without a branch.
+
+    Returns the number of examples on each side, and of positive ones among them. The outputs have room for one more
+    than there are.
+    """
+    n_left = n_right = positive_left = positive = np.uint64(0)
+    for t in range(np.uint64(len(examples))):
+        i, weight = examples[t], signed[t]
+        left[n_left], left_signed[n_left] = i, weight
+        right[n_right], right_signed[n_right] = i, weight
+        to_left = np.uint64(levels[i] <= threshold)
+        n_left += to_left
+        n_right += np.uint64(1) - to_left
+        positive += np.uint64(weight > 0)
+        positive_left += to_left & np.uint64(weight > 0)
+    sizes = np.int64(n_left), np.int64(n_right)
+    return sizes, (np.int64(positive_left), np.int64(positive - positive_left))

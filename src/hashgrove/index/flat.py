@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import as_words, check_codes
 from hashgrove.index import scan
 from hashgrove.index.base import Index, check_integer
-from hashgrove.jit import chunks, run
+from hashgrove.jit import available_threads, chunks, run
 
 __all__ = ["FlatIndex"]
 
 QUERIES_PER_CHUNK = 32  # one tile of the database is read from the cache by so many queries
+MIN_SLICE = 2**16  # items that are worth a thread of their own
 
 
 class FlatIndex(Index):
@@ -76,18 +77,46 @@ class FlatIndex(Index):
         """
         codes = check_codes(codes, n_bytes=self.n_bytes)
         k = min(check_integer(k, "k", 1), self._size)
-        distances = np.empty((len(codes), k), np.uint16)
-        positions = np.empty((len(codes), k), np.int64)
+        n_threads = available_threads(n_jobs)
         if k == 0 or len(codes) == 0:
-            return distances, positions
-        columns, queries = self.columns, as_words(codes)
-        capacity = max(4 * k, 512)
+            return np.empty((len(codes), k), np.uint16), np.empty((len(codes), k), np.int64)
+        if max(4 * k, 512) <= self._size // 16:  # the buffers of a chunk are then at most 20 bytes an item
+            distances, positions = self._search_buffered(as_words(codes), k, n_threads)
+        else:
+            distances, positions = self._search_counting(as_words(codes), k, n_threads)
+        return distances, self.ids[positions]
+
+    def _search_buffered(
+        self, queries: NDArray[np.uint64], k: int, n_threads: int
+    ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """By one pass with a buffer; threads share out the queries, or the database where there are few of them."""
+        columns, capacity = self.columns, max(4 * k, 512)
+        query_parts = chunks(len(queries), QUERIES_PER_CHUNK)
+        n_slices = min(-(-n_threads // len(query_parts)), max(1, self._size // max(16 * capacity, MIN_SLICE)))
+        slices = chunks(self._size, -(-self._size // n_slices))
+        distances = np.empty((len(slices), len(queries), k), np.uint16)
+        positions = np.empty((len(slices), len(queries), k), np.int64)
+        tasks = [
+            (columns, first, last, queries[a:b], capacity, distances[s, a:b], positions[s, a:b])
+            for a, b in query_parts
+            for s, (first, last) in enumerate(slices)
+        ]
+        run(scan.nearest, tasks, n_jobs=n_threads)
+        if len(slices) == 1:
+            return distances[0], positions[0]
+        joined = np.concatenate(list(distances), axis=1), np.concatenate(list(positions), axis=1)
+        best = np.argsort(joined[0], axis=1, kind="stable")[:, :k]  # slices are in order of position
+        return np.take_along_axis(joined[0], best, axis=1), np.take_along_axis(joined[1], best, axis=1)
+
+    def _search_counting(
+        self, queries: NDArray[np.uint64], k: int, n_threads: int
+    ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """By two passes, for a k that is a large part of the database."""
+        columns = self.columns
+        distances, positions = np.empty((len(queries), k), np.uint16), np.empty((len(queries), k), np.int64)
 
         def search_chunk(start: int, stop: int) -> None:
             part = slice(start, stop)
-            if capacity <= self._size // 16:  # the buffers of a chunk are then at most 20 bytes an item
-                scan.nearest(columns, queries[part], capacity, distances[part], positions[part])
-                return
             counts = _counts(columns, queries[part])
             first = np.arange(stop - start)[:, None] * k
             found = counts.cumsum(axis=1)
@@ -95,8 +124,8 @@ class FlatIndex(Index):
             flat = distances[part].reshape(-1), positions[part].reshape(-1)
             scan.fill(columns, queries[part], limits, first + found - counts, first[:, 0] + k, *flat)
 
-        run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
-        return distances, self.ids[positions]
+        run(search_chunk, chunks(len(queries), QUERIES_PER_CHUNK), n_jobs=n_threads)
+        return distances, positions
 
     def search_radius(
         self, codes: ArrayLike, radius: int, *, n_jobs: int | None = None

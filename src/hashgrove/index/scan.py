@@ -19,24 +19,23 @@ STRIP = 64  # distances whose minimum is taken at once, to step over the many th
 
 
 @kernel
-def nearest(columns: Any, queries: Any, capacity: int, distances: Any, positions: Any) -> None:
-    """Write the k nearest of each query, by distance and then position; k is the width of the output.
+def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, distances: Any, positions: Any) -> None:
+    """Write the k nearest items of [first, last) for each query, by distance and then position.
 
     ``columns`` is uint64 (n_words, n), ``queries`` uint64 (n_queries, n_words), ``distances`` uint16 and
-    ``positions`` int64, both (n_queries, k) with k <= capacity - 1 and k <= n. Holds ``n_queries * capacity``
+    ``positions`` int64, both (n_queries, k) with k < capacity and k <= last - first. Holds ``n_queries * capacity``
     candidates. One pass; a buffer that is full is cut back to its best k, after which only nearer items
     enter.
     """
     n_queries, k = distances.shape
-    n = columns.shape[1]
     limits = np.full(n_queries, 65535, np.uint16)  # no distance is that large: see codes.MAX_BYTES
     sizes = np.zeros(n_queries, np.int64)
     near = np.empty((n_queries, capacity), np.uint16)
     where = np.empty((n_queries, capacity), np.int64)
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
     tile = np.empty(TILE, np.uint16)
-    for start in range(0, n, TILE):
-        stop = min(start + TILE, n)
+    for start in range(first, last, TILE):
+        stop = min(start + TILE, last)
         for q in range(n_queries):
             distances_to_range(columns, queries[q], start, stop, tile)
             limit = limits[q]
