@@ -150,7 +150,9 @@ def test_booster_against_naive_adaboost(trimming, seed):
     X = rng.random((80, 4))
     z = np.where(X[:, 0] + X[:, 1] > 1, 1, -1) * np.where(rng.random(80) < 0.1, -1, 1)
     z = z.astype(np.int8)
-    learner = BoostedTrees(n_trees=8, max_depth=2, features_per_node=None, trimming=trimming, min_points=2)
+    learner = BoostedTrees(
+        n_trees=8, max_depth=2, features_per_node=None, trimming=trimming, min_points=2, early_stopping=True
+    )
     prepared = learner.prepare(X, rng)
     encoder, bit = learner.learn(prepared, z, None, rng)
     margin = adaboost(prepared.bins, z.astype(int), n_trees=8, depth=2, min_points=2, trimming=trimming)
@@ -219,10 +221,10 @@ def an_encoder(n_bits=3):
     return Trees.concatenate(parts), parts, X
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 6, 7, 9])
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
 def test_encoder_against_walking_each_row(depth, n):
-    """Compiled trees (up to depth 4) and deeper ones, whole tiles of 64 rows and the rest."""
+    """Compiled trees (up to depth 6) and deeper ones, whole tiles of 64 rows and the rest."""
     bins, y, rng = data(depth, n=500, d=9)
     index = np.arange(500, dtype=np.uint32)
     tables = []

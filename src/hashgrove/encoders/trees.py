@@ -75,7 +75,9 @@ class Trees(Encoder):
     def _forest(self, unit: int) -> tuple[NDArray[Any], ...]:
         """The tables as the kernels of `hashgrove.encoders.forest` take them."""
         nodes = self.tree_ptr, self.feature, self.threshold, self.child, self.value
-        return self.bit_ptr, compile_trees(unit, *nodes), self.weights, *nodes
+        fits = unit * self.n_features < 2**32  # otherwise the trees are walked
+        records = compile_trees(unit, *nodes) if fits else np.zeros(0, np.uint32)
+        return self.bit_ptr, records, self.weights, *nodes
 
     @cached_property
     def _tile_forest(self) -> tuple[NDArray[Any], ...]:
@@ -91,7 +93,7 @@ class Trees(Encoder):
         """Bits, shape (n_bits, n), of rows that are binned already; ``bins`` is (n_features, n), contiguous."""
         n = bins.shape[1]
         votes = np.empty((self.n_bits, n), np.int16)
-        levels, forest = bins.reshape(-1), self._forest(1)
+        levels, forest = bins.reshape(-1), self._forest(n)
         run(vote_levels, [(levels, n, a, b, forest, votes) for a, b in chunks(n, BINNED_PER_CHUNK)], n_jobs=n_jobs)
         return votes > (self._totals // 2)[:, None]
 
