@@ -37,8 +37,8 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose", "callbacks", "warm_start"})
 
-    def _check_X(self, X: ArrayLike, *, reset: bool = False) -> NDArray[Any]:
-        return validate_data(self, X, reset=reset, dtype=FEATURE_DTYPES)
+    def _check_X(self, X: ArrayLike, *, reset: bool = False, finite: bool = True) -> NDArray[Any]:
+        return validate_data(self, X, reset=reset, dtype=FEATURE_DTYPES, ensure_all_finite=finite)
 
     def _check_n_bits(self) -> int:
         n_bits = self.n_bits
@@ -52,13 +52,13 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes of ``X``: uint8, shape (n, ceil(n_bits / 8))."""
-        check_is_fitted(self, "encoder_")
-        return self.encoder_.encode(self._check_X(X), n_jobs=getattr(self, "n_jobs", None))
+        check_is_fitted(self, "encoder_")  # the encoder itself asks for finite values, chunk by chunk
+        return self.encoder_.encode(self._check_X(X, finite=False), n_jobs=getattr(self, "n_jobs", None))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Real-valued scores of ``X``, shape (n, n_bits); bit = score > 0."""
         check_is_fitted(self, "encoder_")
-        return self.encoder_.scores(self._check_X(X), n_jobs=getattr(self, "n_jobs", None))
+        return self.encoder_.scores(self._check_X(X, finite=False), n_jobs=getattr(self, "n_jobs", None))
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Mean average precision when each row of ``X`` is a query and the other rows are the database.

@@ -4,11 +4,11 @@ An encoder imports nothing of the learning side. Each class is a frozen dataclas
 that a model file can hold.
 """
 
-from hashgrove.encoders.base import FEATURE_DTYPES, Encoder, check_features
+from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.trees import Trees
 
-__all__ = ["ENCODERS", "FEATURE_DTYPES", "Encoder", "Kernel", "Linear", "Trees", "check_features"]
+__all__ = ["ENCODERS", "FEATURE_DTYPES", "Encoder", "Kernel", "Linear", "Trees"]
 
 ENCODERS: dict[str, type[Encoder]] = {"linear": Linear, "kernel": Kernel, "trees": Trees}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import pack
 from hashgrove.jit import chunks, run
 
-__all__ = ["FEATURE_DTYPES", "Encoder", "check_features"]
+__all__ = ["FEATURE_DTYPES", "Encoder"]
 
-ROWS_PER_CHUNK = 1024
+CHUNK_VALUES = 2**19
 FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type becomes the first
 
 
@@ -57,20 +57,31 @@ class Encoder(ABC):
 
     def scores(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Real-valued scores, shape (n, n_bits); bit = score > 0, and the magnitude is its margin."""
-        X = check_features(X, n_features=self.n_features)
-        parts = run(lambda a, b: self._scores(_contiguous(X[a:b])), chunks(len(X), ROWS_PER_CHUNK), n_jobs=n_jobs)
-        return np.concatenate(parts)
+        return np.concatenate(self._map(self._scores, X, n_jobs))
 
     def encode(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """Packed codes, uint8 of shape (n, ceil(n_bits / 8)); see `hashgrove.codes.pack` for the order of bits."""
-        rows = check_features(X, n_features=self.n_features)
-        codes = np.empty((len(rows), (self.n_bits + 7) // 8), np.uint8)
+        return np.concatenate(self._map(lambda rows: pack(self._bits(rows)), X, n_jobs))
 
-        def encode_chunk(start: int, stop: int) -> None:
-            codes[start:stop] = pack(self._bits(_contiguous(rows[start:stop])))
+    def _map(
+        self, function: Callable[[NDArray[Any]], NDArray[Any]], X: ArrayLike, n_jobs: int | None
+    ) -> list[NDArray[Any]]:
+        """``function`` of each chunk of ``X``, contiguous and known to be finite; a chunk fits into the cache."""
+        checked: NDArray[Any] = check_array(X, dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
+        if checked.shape[1] != self.n_features:
+            raise ValueError(
+                f"The 'X' parameter must have {self.n_features} features a row, as in training. "
+                f"Got {checked.shape[1]} instead."
+            )
 
-        run(encode_chunk, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)
-        return codes
+        def of_chunk(start: int, stop: int) -> NDArray[Any]:
+            rows = checked[start:stop]
+            rows = np.ascontiguousarray(rows, dtype=np.float32 if rows.dtype == np.uint8 else rows.dtype)
+            assert_all_finite(rows, input_name="X")
+            return function(rows)
+
+        n_rows = min(max(CHUNK_VALUES // self.n_features // 64, 1) * 64, 1024)
+        return run(of_chunk, chunks(len(checked), n_rows), n_jobs=n_jobs)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that make this encoder, by field name."""
@@ -85,21 +96,3 @@ class Encoder(ABC):
         encoder = cls(**arrays)
         encoder._check()
         return encoder
-
-
-def check_features(X: ArrayLike, *, n_features: int | None = None) -> NDArray[Any]:
-    """Return ``X`` as a finite 2-D array of one of `FEATURE_DTYPES`, copied only where the type has to change.
-
-    >>> check_features([[0, 1], [2, 3]], n_features=2).dtype
-    dtype('float64')
-    """
-    checked: NDArray[Any] = check_array(X, dtype=FEATURE_DTYPES, input_name="X")
-    if n_features is not None and checked.shape[1] != n_features:
-        raise ValueError(
-            f"The 'X' parameter must have {n_features} features a row, as in training. Got {checked.shape[1]} instead."
-        )
-    return checked
-
-
-def _contiguous(X: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.uint8 else X.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from hashgrove.index import Index
 from hashgrove.index.base import check_integer
 from hashgrove.jit import available_threads, chunks, run
 from hashgrove.metrics.ranking import (
+    count_by_class,
     count_relevant,
     expected_average_precision,
     expected_hits,
@@ -26,6 +28,7 @@ __all__ = ["evaluate"]
 QUERIES_PER_CHUNK = 32
 QUERIES_PER_VOTE = 1024
 TIES = ("expected", "id")
+SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
 def evaluate(
@@ -145,20 +148,21 @@ def _rank(
     """Average precision (n_queries,), NaN without a relevant item; precision at depths; pooled histograms."""
     columns, words = index.columns, as_words(codes)
     n_distances = 8 * codes.shape[1] + 1
+    count = _counter(columns, words, labels, own)
     interval = np.searchsorted(depths, np.arange(length + 1)) if ties == "id" else np.empty(0, np.int64)
 
     def rank_chunk(start: int, stop: int) -> tuple[Any, ...]:
         part = slice(start, stop)
         totals = np.empty((stop - start, n_distances), np.int64)
         relevant = np.empty_like(totals)
-        item = (columns, words[part], labels.columns, labels.queries[part], labels.min_shared, own[part])
-        count_relevant(*item, totals, relevant)
+        count(part, totals, relevant)
         n_relevant = relevant.sum(axis=1)
         if ties == "expected":
             average_precision = expected_average_precision(totals, relevant)
             hits = expected_hits(totals, relevant, depths)
         else:
             ranks, seen = totals.cumsum(axis=1) - totals, relevant.cumsum(axis=1) - relevant
+            item = (columns, words[part], labels.columns, labels.queries[part], labels.min_shared, own[part])
             sums, counts = np.zeros(stop - start), np.zeros((stop - start, len(depths)), np.int64)
             rank_by_id(*item, ranks, seen, interval, sums, counts)
             hits = counts.cumsum(axis=1)
@@ -174,6 +178,31 @@ def _rank(
         np.sum(totals, axis=0),
         np.sum(relevant, axis=0),
     )
+
+
+def _counter(
+    columns: NDArray[np.uint64], words: NDArray[np.uint64], labels: Relevance, own: NDArray[np.int64]
+) -> Callable[[slice, NDArray[np.int64], NDArray[np.int64]], None]:
+    """A function that fills in the histograms of a part of the queries; classes are counted in their own order."""
+    if labels.kind == "tags":
+
+        def count(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
+            marks = labels.columns, labels.queries[part], labels.min_shared
+            count_relevant(columns, words[part], *marks, own[part], totals, relevant)
+
+        return count
+    order = np.argsort(labels.columns[0], kind="stable")
+    sorted_columns = np.ascontiguousarray(columns[:, order])
+    sorted_columns.flags.writeable = False  # as the columns of an index are: one compilation for both
+    firsts, lasts = (np.searchsorted(labels.columns[0], labels.queries[:, 0], side=s, sorter=order) for s in SIDES)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    sorted_own = np.where(own < 0, -1, place[own])
+
+    def count_sorted(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
+        count_by_class(sorted_columns, words[part], firsts[part], lasts[part], sorted_own[part], totals, relevant)
+
+    return count_sorted
 
 
 def _misclassified(

@@ -17,7 +17,7 @@ from hashgrove.codes import TILE, distances_to_range
 from hashgrove.jit import kernel
 from hashgrove.metrics.relevance import mark
 
-__all__ = ["count_relevant", "expected_average_precision", "expected_hits", "rank_by_id", "vote"]
+__all__ = ["count_by_class", "count_relevant", "expected_average_precision", "expected_hits", "rank_by_id", "vote"]
 
 LANES = 4  # histograms filled in turn: neighbours at one distance would wait for each other's store
 
@@ -63,6 +63,37 @@ def count_relevant(
                 hits += np.int64(tables[q, lane, 2 * d + 1])
             totals[q, d] = irrelevant + hits
             relevant[q, d] = hits
+
+
+@kernel
+def count_by_class(columns: Any, queries: Any, firsts: Any, lasts: Any, own: Any, totals: Any, relevant: Any) -> None:
+    """What `count_relevant` does for class labels, on a database that is sorted by class.
+
+    The items of query q's class are those at ``firsts[q]`` up to ``lasts[q]``, so no item needs to be marked.
+    """
+    n = columns.shape[1]
+    n_queries, n_distances = totals.shape
+    tables = np.zeros((n_queries, LANES, n_distances), np.uint32)
+    tile = np.empty(TILE, np.uint16)
+    relevant[:] = 0
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        for q in range(n_queries):
+            distances_to_range(columns, queries[q], start, stop, tile)
+            table = tables[q]
+            for i in range(np.uint64(stop - start)):
+                table[i % np.uint64(LANES), tile[i]] += np.uint32(1)
+            for i in range(max(firsts[q], start) - start, min(lasts[q], stop) - start):
+                relevant[q, tile[i]] += 1
+            if start <= own[q] < stop:
+                place = own[q] - start
+                table[place % LANES, tile[place]] -= np.uint32(1)
+                relevant[q, tile[place]] -= firsts[q] <= own[q] < lasts[q]
+    for q in range(n_queries):
+        for d in range(n_distances):
+            totals[q, d] = 0
+            for lane in range(LANES):
+                totals[q, d] += np.int64(tables[q, lane, d])
 
 
 @kernel
@@ -173,7 +204,20 @@ def expected_hits(totals: NDArray[np.int64], relevant: NDArray[np.int64], depths
     >>> expected_hits(np.array([[2, 1]]), np.array([[1, 1]]), np.array([1, 2, 3]))
     array([[0.5, 1. , 2. ]])
     """
-    ends = np.pad(totals.cumsum(axis=1), ((0, 0), (1, 0)))
-    hits = np.pad(relevant.cumsum(axis=1), ((0, 0), (1, 0)))
-    rows = [np.interp(depths, x, y) for x, y in zip(ends, hits, strict=True)]
-    return np.array(rows).reshape(len(totals), len(depths))
+    hits = np.empty((len(totals), len(depths)))
+    _interpolate(totals, relevant, depths, hits)
+    return hits
+
+
+@kernel
+def _interpolate(totals: Any, relevant: Any, depths: Any, hits: Any) -> None:
+    """Write the expected hits at each depth; ``depths`` ascend and are at most the sum of a row of ``totals``."""
+    for q in range(totals.shape[0]):
+        d, items, found = 0, 0, 0
+        for k in range(len(depths)):
+            while items + totals[q, d] < depths[k]:
+                items += totals[q, d]
+                found += relevant[q, d]
+                d += 1
+            share = (depths[k] - items) / max(totals[q, d], 1)
+            hits[q, k] = found + share * relevant[q, d]
