@@ -52,12 +52,14 @@ def _fix_persistent(indptr, indices, weights, field, z):
     Folds what is fixed into the field of the neighbours. Returns the number of undecided nodes. O(entries).
     """
     n = len(field)
-    pending = np.zeros(n, np.int64)  # weight to undecided neighbours
+    pending = np.empty(n, np.int64)  # weight to undecided neighbours
     queue = np.empty(n, np.uint32)
     head = tail = 0
     for i in range(n):
+        total = np.int64(0)
         for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            pending[i] += weights[e]
+            total += weights[e]
+        pending[i] = total
         z[i] = 0
         if abs(field[i]) >= pending[i]:
             z[i] = -1 if field[i] >= 0 else 1
@@ -110,31 +112,16 @@ def _one_hop(indptr, indices, weights, field, z, heavy):
 def _cut(indptr, indices, weights, field, z, heavy, undecided):
     """Decide the undecided nodes by maximum flow on the graph that they induce."""
     n = len(field)
-    position = np.full(n, undecided, np.uint32)
     nodes = np.empty(undecided, np.uint32)
     m = 0
     for i in range(n):
         if z[i] == 0:
-            position[i] = m
             nodes[m] = i
             m += 1
-    ptr = np.zeros(undecided + 1, np.int64)
-    entries = 0
-    for s in range(undecided):
-        i = nodes[s]
-        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + np.uint32(1)])):
-            entries += z[indices[e]] == 0
-        ptr[s + 1] = entries
-    heads = np.empty(entries, np.uint32)
-    residual = np.empty(entries, np.int64)
-    t = 0
-    for s in range(undecided):
-        i = nodes[s]
-        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + np.uint32(1)])):
-            if z[indices[e]] == 0:
-                heads[t] = position[indices[e]]
-                residual[t] = weights[e]
-                t += 1
+    if undecided == n:
+        ptr, heads, residual = indptr, indices[: indptr[n]], weights[: indptr[n]].copy()
+    else:
+        ptr, heads, residual = _induced(indptr, indices, weights, z, nodes)
     excess, room = np.zeros(undecided, np.int64), np.zeros(undecided, np.int64)
     for s in range(undecided):
         value = heavy * field[nodes[s]]
@@ -149,11 +136,35 @@ def _cut(indptr, indices, weights, field, z, heavy, undecided):
 
 
 @kernel
+def _induced(indptr, indices, weights, z, nodes):
+    """The graph on ``nodes``, where z is 0: indptr, indices and weights."""
+    position = np.empty(len(z), np.uint32)
+    ptr = np.zeros(len(nodes) + 1, np.int64)
+    entries = 0
+    for s in range(len(nodes)):
+        i = nodes[s]
+        position[i] = s
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + np.uint32(1)])):
+            entries += z[indices[e]] == 0
+        ptr[s + 1] = entries
+    heads, kept = np.empty(entries, np.uint32), np.empty(entries, np.int32)
+    t = np.uint64(0)
+    for s in range(len(nodes)):
+        i = nodes[s]
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + np.uint32(1)])):
+            if z[indices[e]] == 0:
+                heads[t] = position[indices[e]]
+                kept[t] = weights[e]
+                t += np.uint64(1)
+    return ptr, heads, kept
+
+
+@kernel
 def _reverse_arcs(ptr, heads):
     """Position of arc (j, i) for each arc (i, j); rows are sorted, so the arcs into j come in the order of its row."""
     cursor = ptr[:-1].copy()
-    reverse = np.empty(len(heads), np.int64)
-    for e in range(len(heads)):
+    reverse = np.empty(len(heads), np.uint32)
+    for e in range(np.uint64(len(heads))):
         reverse[e] = cursor[heads[e]]
         cursor[heads[e]] += 1
     return reverse
@@ -170,10 +181,10 @@ def _distances_to_sink(ptr, heads, reverse, residual, room, height, queue):
             height[i] = 1
             queue[tail] = i
             tail += 1
-    while head < tail:
+    while head < tail < n:  # once all are reached, nothing is left to find
         i = queue[head]
         head += 1
-        for e in range(ptr[i], ptr[i + 1]):
+        for e in range(np.uint64(ptr[i]), np.uint64(ptr[i + 1])):
             j = heads[e]
             if height[j] == n + 1 and residual[reverse[e]] > 0:
                 height[j] = height[i] + 1
@@ -221,11 +232,11 @@ def _push_relabel(ptr, heads, residual, excess, room):
         absorbed = min(excess[i], room[i])
         excess[i] -= absorbed
         room[i] -= absorbed
-        e = current[i]
-        while excess[i] > 0 and e < ptr[i + 1]:
+        e = np.uint64(current[i])
+        while excess[i] > 0 and e < np.uint64(ptr[i + 1]):
             j = heads[e]
             if residual[e] > 0 and height[i] == height[j] + 1:
-                moved = min(excess[i], residual[e])
+                moved = min(excess[i], np.int64(residual[e]))
                 residual[e] -= moved
                 residual[reverse[e]] += moved
                 excess[i] -= moved
@@ -236,12 +247,12 @@ def _push_relabel(ptr, heads, residual, excess, room):
                     size += 1
                 if excess[i] == 0:
                     break
-            e += 1
-        current[i] = e
+            e += np.uint64(1)
+        current[i] = np.int64(e)
         if excess[i] > 0:
             relabels += 1
             lowest = n
-            for e in range(ptr[i], ptr[i + 1]):
+            for e in range(np.uint64(ptr[i]), np.uint64(ptr[i + 1])):
                 if residual[e] > 0:
                     lowest = min(lowest, height[heads[e]])
             old = height[i]
