@@ -80,4 +80,18 @@ def run(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, n_job
     n_threads = min(available_threads(n_jobs), len(tasks))
     if n_threads <= 1:
         return [function(*task) for task in tasks]
-    return list(_pool(n_threads).map(function, *zip(*tasks, strict=True)))
+    results: list[Any] = [None] * len(tasks)
+    open_tasks = iter(range(len(tasks)))
+
+    def work() -> None:
+        for number in open_tasks:  # shared: whoever is free takes the next one
+            results[number] = function(*tasks[number])
+
+    helpers = [_pool(n_threads - 1).submit(work) for _ in range(n_threads - 1)]
+    try:
+        work()  # the calling thread works, too: to wake another one costs more than a small task
+    finally:
+        for helper in helpers:
+            if not helper.cancel():  # one that never started has nothing left to do
+                helper.result()
+    return results

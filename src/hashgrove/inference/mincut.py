@@ -252,9 +252,9 @@ def _push_relabel(ptr, heads, residual, excess, room):
         if excess[i] > 0:
             relabels += 1
             lowest = n
-            for e in range(np.uint64(ptr[i]), np.uint64(ptr[i + 1])):
-                if residual[e] > 0:
-                    lowest = min(lowest, height[heads[e]])
+            for arc in range(np.uint64(ptr[i]), np.uint64(ptr[i + 1])):
+                if residual[arc] > 0:
+                    lowest = min(lowest, height[heads[arc]])
             old = height[i]
             at_height[old] -= 1
             height[i] = min(lowest + 1, n + 1)
