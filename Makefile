@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 
-.PHONY: demo test lint types clean
+.PHONY: demo test bench lint types clean
 
 $(VENV)/.plot: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,11 +16,19 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.plot
 
+$(VENV)/.bench: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@ $(VENV)/.plot
+
 demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hashgrove-demo.png
 	$(BIN)/hashgrove demo
 
 test: $(VENV)/.dev  ## all tests
 	$(BIN)/python -m pytest
+
+bench: $(VENV)/.bench  ## every kernel beside its peers: docs/results/speed.md; goes on where it was stopped
+	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

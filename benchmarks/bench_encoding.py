@@ -1,0 +1,131 @@
+"""Encoding rows by boosted trees, quantising included, against other engines on the same trees."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tree_formats
+from contest import OURS, Contender, Contest, Entry, Setting, Target, faster_than, main, on_one_thread, race
+from hashgrove import BoostedTrees, pack
+from hashgrove.binning import bin_features
+from hashgrove.encoders import Trees
+
+SKETCH = 2.1e-6  # seconds a row: 64 bits of 200 trees of depth 4, quantising excluded (issue 3)
+
+
+@lru_cache(maxsize=1)
+def model(n_features: int, n_bits: int, n_trees: int) -> Trees:
+    """Trees of depth 4 that were really grown, on noisy labels of 2,000 rows."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((2000, n_features), np.float32)
+    learner = BoostedTrees(n_trees=n_trees, features_per_node=8, early_stopping=False)
+    data = learner.prepare(X, rng, n_jobs=1)
+    labels = np.where(X @ rng.standard_normal((n_features, n_bits)) + rng.normal(size=(2000, n_bits)) > 0, 1, -1)
+    return Trees.concatenate([learner.learn(data, z, None, rng)[0] for z in labels.astype(np.int8).T])
+
+
+def peers(encoder: Trees, X: NDArray[np.float32], share: float) -> list[Contender]:
+    """The same trees in other engines; each gives scores (rows, bits)."""
+
+    def lightgbm_model() -> Any:
+        import lightgbm
+
+        return lightgbm.Booster(model_str=tree_formats.to_lightgbm(encoder))
+
+    def xgboost_model() -> Any:
+        import xgboost
+
+        booster = xgboost.Booster({"nthread": 1})
+        booster.load_model(bytearray(tree_formats.to_xgboost(encoder)))
+        return booster
+
+    def onnx_session() -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        return onnxruntime.InferenceSession(tree_formats.to_onnx(encoder), options, providers=["CPUExecutionProvider"])
+
+    def treelite_model() -> Any:
+        import treelite
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.txt"
+            path.write_text(tree_formats.to_lightgbm(encoder))
+            return treelite.frontend.load_lightgbm_model(path)
+
+    def with_treelite(booster: Any) -> NDArray[Any]:
+        from treelite import gtil
+
+        return gtil.predict(booster, X, nthread=1, pred_margin=True).reshape(len(X), -1)
+
+    runs: list[tuple[str, str, Callable[[], Any], Callable[[Any], Any]]] = [
+        ("LightGBM", "lightgbm", lightgbm_model, lambda b: b.predict(X, raw_score=True, num_threads=1)),
+        ("XGBoost", "xgboost", xgboost_model, lambda b: b.inplace_predict(X, predict_type="margin")),
+        ("onnxruntime", "onnxruntime", onnx_session, lambda session: session.run(None, {"x": X})[0]),
+        ("treelite", "treelite", treelite_model, with_treelite),
+    ]
+    note = f"timed on {len(X):,} rows" if share < 1 else ""
+    return [
+        Contender(name=name, needs=needs, prepare=prepare, run=run, share=share, note=note)
+        for name, needs, prepare, run in runs
+    ]
+
+
+def encoding(n: int, n_features: int, n_bits: int, n_trees: int, peer_rows: int) -> Contest:
+    """Ours from float32 rows to packed codes; the peers to scores, which is a little less."""
+    encoder = model(n_features, n_bits, n_trees)
+    X = np.random.default_rng(2).standard_normal((n, n_features), np.float32)
+    entries = race(
+        [
+            Contender(name=OURS, run=lambda _: encoder.encode(X, n_jobs=1), note="quantising included"),
+            Contender(name=OURS, threads=2, run=lambda _: encoder.encode(X, n_jobs=2)),
+            Contender(name="quantising alone", run=lambda _: bin_features(X, encoder.low, encoder.scale, n_jobs=1)),
+            *peers(encoder, X[:peer_rows], peer_rows / n),
+        ],
+        patience=20,
+    )
+    codes = entries[0].answer
+    for entry in entries[3:]:
+        entry.agreement = f"{differing(entry, codes):.2g} of the bits differ"
+    trees_only = (entries[0].seconds - entries[2].seconds) / n
+    targets = [
+        faster_than(on_one_thread(entries), peer, 100, how=", one thread") for peer in ("LightGBM", "onnxruntime")
+    ]
+    if (n_features, n_bits, n_trees) == (512, 64, 200):
+        what = "trees within 1.3x of 2.1 us a row (time less quantising alone)"
+        targets.append(Target(what, 1.3, trees_only / SKETCH, at_most=True))
+    facts = {
+        "per row, one thread": f"{entries[0].seconds / n * 1e6:.2f} us, of which quantising alone is "
+        f"{entries[2].seconds / n * 1e6:.2f} us",
+        "trees": f"{len(encoder.weights):,}, {len(encoder.feature):,} nodes",
+    }
+    return Contest(entries, targets, facts)
+
+
+def differing(entry: Entry, codes: NDArray[np.uint8]) -> float:
+    """The share of bits in which a peer's scores give another code."""
+    theirs = pack(np.asarray(entry.answer) > 0)
+    return float(np.bitwise_count(theirs ^ codes[: len(theirs)]).sum() / (8 * theirs.size))
+
+
+def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
+    """Short and long codes of short and long rows."""
+    if setting.tiny:
+        return {"tiny": partial(encoding, 100, 20, 16, 5, 50)}
+    return {
+        f"10,000 x {d:,} -> {bits:,} bits, 200 trees of depth 4 a bit": partial(encoding, 10_000, d, bits, 200, rows)
+        for d in (512, 11_200)
+        for bits, rows in ((64, 1000), (1024, 50))
+    }
+
+
+if __name__ == "__main__":
+    main("encoding", contests)

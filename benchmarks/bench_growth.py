@@ -1,0 +1,101 @@
+"""How the time of a fit grows with points, bits, features and depth: a log-log plot with the fitted exponents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contest import DOCS, Contender, Contest, Setting, main, race
+from hashgrove import BoostedTrees, FastHash
+
+N_CLASSES = 10
+BASE = {"points": 5000, "bits": 16, "features": 512, "depth": 4}
+TREES = 10
+SHARE_OF_FEATURES = 0.1
+
+# axis -> (values, what differs from BASE so that the largest value takes seconds, not hours)
+AXES: dict[str, tuple[Sequence[int], dict[str, int]]] = {
+    "points": ((5000, 10_000, 20_000, 50_000, 100_000, 200_000), {}),
+    "bits": ((16, 32, 64, 128, 256, 512, 1024), {"points": 2000}),
+    "features": ((512, 1024, 2048, 4096, 8192, 22_400), {"points": 2000, "bits": 8}),
+    "depth": ((4, 6, 8, 10, 12, 14, 16), {"points": 20_000, "bits": 8}),
+}
+TINY = {"points": (200, 400), "bits": (4, 8), "features": (16, 32), "depth": (2, 3)}
+
+
+def fit(points: int, bits: int, features: int, depth: int) -> Contender:
+    """One fit on noisy classes; the features drawn at a node are a tenth of all."""
+
+    def prepare() -> tuple[Any, Any]:
+        rng = np.random.default_rng(0)
+        y = rng.integers(N_CLASSES, size=points)
+        X = rng.standard_normal((points, features), np.float32)
+        X += rng.standard_normal((N_CLASSES, features), np.float32)[y] * np.float32(0.5)
+        return X, y
+
+    learner = BoostedTrees(
+        n_trees=TREES,
+        max_depth=depth,
+        features_per_node=max(1, round(SHARE_OF_FEATURES * features)),
+        early_stopping=False,
+    )
+    hasher = FastHash(bits, hash_function=learner, random_state=0, n_jobs=1)
+    return Contender(name="fit", run=lambda data: hasher.fit(*data), prepare=prepare)
+
+
+def growth(axis: str, values: Sequence[int], fixed: dict[str, int]) -> Contest:
+    """Fit times along one axis, and the slope of their logarithms."""
+    entries = []
+    for value in values:
+        (entry,) = race([fit(**(BASE | fixed | {axis: value}))], rounds=2, patience=10)
+        entry.note = f"{axis} = {value:,}"
+        entries.append(entry)
+    seconds = [entry.seconds for entry in entries]
+    slope, _ = np.polyfit(np.log(values), np.log(seconds), 1)
+    tail, _ = np.polyfit(np.log(values[-2:]), np.log(seconds[-2:]), 1)
+    facts = {
+        "fitted exponent": round(float(slope), 3),
+        "exponent of the last step": round(float(tail), 3),
+        "values": list(values),
+        "seconds": [round(s, 4) for s in seconds],
+    }
+    return Contest(entries, facts=facts)
+
+
+def plot(records: dict[str, Any], path: Path) -> None:
+    """One panel an axis."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    for axes, (axis, record) in zip(figure.subplots(2, 2).ravel(), records.items(), strict=False):
+        facts = record["facts"]
+        axes.loglog(facts["values"], facts["seconds"], "o-")
+        axes.set_xticks(facts["values"], [f"{value:,}" for value in facts["values"]], rotation=30)
+        axes.minorticks_off()
+        axes.set_title(f"time ~ {axis.split(' ')[0]}$^{{{facts['fitted exponent']:.2f}}}$")
+        axes.set(xlabel=axis, ylabel="seconds of a fit, one thread")
+        axes.grid(alpha=0.3)
+    figure.savefig(path)
+
+
+def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
+    """One an axis."""
+    found: dict[str, Callable[[], Contest]] = {}
+    for axis, (values, fixed) in AXES.items():
+        if setting.tiny:
+            values, fixed = TINY[axis], BASE | {"points": 200, "bits": 2, "features": 16}
+        rest = BASE | fixed
+        named = ", ".join(f"{value:,} {name}" for name, value in rest.items() if name != axis and name != "depth")
+        depth = "" if axis == "depth" else f", depth {rest['depth']}"
+        found[f"{axis} (with {named}{depth}, {TREES} trees)"] = partial(growth, axis, values, fixed)
+    return found
+
+
+if __name__ == "__main__":
+    measured = main("growth", contests)
+    if len(measured) == len(AXES):
+        plot(measured, DOCS / "growth.svg")

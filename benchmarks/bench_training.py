@@ -1,0 +1,192 @@
+"""Step 2, training: 200 trees of depth 4 on one bit, against LightGBM, XGBoost and scikit-learn at equal settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contest import OURS, Contender, Contest, Setting, Target, counted, faster_than, main, race
+from hashgrove import BoostedTrees
+
+DEPTH = 4
+N_TEST = 2000
+ADABOOST_ROUNDS = 2
+
+
+@lru_cache(maxsize=1)
+def noisy_labels(n: int, n_features: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    """Whole numbers from 0 to 255 with common factors, as image features have them, and a label that is hard to learn.
+
+    The last `N_TEST` rows are for testing.
+    """
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((n + N_TEST, 64), np.float32)
+    X = np.empty((n + N_TEST, n_features), np.float32)
+    for start in range(0, n_features, 512):
+        part = X[:, start : start + 512]
+        loadings = rng.standard_normal((64, part.shape[1]), np.float32) * (rng.random((64, part.shape[1])) < 0.05)
+        part[:] = factors @ loadings.astype(np.float32) * 20
+        part += rng.standard_normal(part.shape, np.float32) * 20
+    X += 128
+    np.clip(np.rint(X, out=X), 0, 255, out=X)
+    score = factors[:, :12].sum(axis=1) + 2 * np.abs(factors[:, 12:16]).sum(axis=1) - 8 * np.sqrt(2 / np.pi)
+    z = np.where(score + rng.normal(size=len(X)) > 0, 1, -1).astype(np.int8)
+    return X, z
+
+
+def our_learner(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
+    """Boosted trees of hashgrove; binning is `prepare`."""
+    learner = BoostedTrees(n_trees=n_trees, max_depth=DEPTH, features_per_node=k, subset=subset, early_stopping=False)
+    rng = np.random.default_rng(0)
+    return Contender(
+        name=OURS,
+        threads=threads,
+        prepare=lambda: learner.prepare(X, rng, n_jobs=threads),
+        run=lambda data: learner.learn(data, z, None, np.random.default_rng(0))[0].encode,
+    )
+
+
+def lightgbm_booster(
+    X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int, quantised: bool = False
+) -> Contender:
+    """LightGBM, with real or with quantised gradients; the construction of its data set is `prepare`."""
+    parameters = {
+        "objective": "binary",
+        "learning_rate": 0.2,
+        "max_depth": DEPTH,
+        "num_leaves": 2**DEPTH,
+        "max_bin": 255,
+        "num_threads": threads,
+        "feature_fraction_bynode" if subset == "node" else "feature_fraction": k / X.shape[1],
+        "force_col_wise": True,
+        "use_quantized_grad": quantised,
+        "enable_bundle": False,
+        "verbose": -1,
+    }
+
+    def prepare() -> Any:
+        import lightgbm
+
+        return lightgbm.Dataset(X, z > 0, params=parameters, free_raw_data=False).construct()
+
+    def run(data: Any) -> Any:
+        import lightgbm
+
+        booster = lightgbm.train(parameters, data, n_trees)
+        return partial(booster.predict, raw_score=True, num_threads=threads)
+
+    note = "quantised gradients" if quantised else ""
+    return Contender(name="LightGBM", needs="lightgbm", threads=threads, prepare=prepare, run=run, note=note)
+
+
+def xgboost_booster(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
+    """XGBoost with histograms; the quantised matrix is `prepare`."""
+    parameters = {
+        "objective": "binary:logistic",
+        "learning_rate": 0.2,
+        "max_depth": DEPTH,
+        "max_bin": 256,
+        "tree_method": "hist",
+        "nthread": threads,
+        f"colsample_by{subset}": k / X.shape[1],
+    }
+
+    def prepare() -> Any:
+        import xgboost
+
+        return xgboost.QuantileDMatrix(X, z > 0, max_bin=256, nthread=threads)
+
+    def run(data: Any) -> Any:
+        import xgboost
+
+        booster = xgboost.train(parameters, data, n_trees)
+        return partial(booster.inplace_predict, predict_type="margin")
+
+    return Contender(name="XGBoost", needs="xgboost", threads=threads, prepare=prepare, run=run)
+
+
+def hist_gradient_boosting(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
+    """HistGradientBoosting of scikit-learn, which draws features by node only and bins in its `fit`."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    model = HistGradientBoostingClassifier(
+        learning_rate=0.2,
+        max_iter=n_trees,
+        max_depth=DEPTH,
+        max_leaf_nodes=2**DEPTH,
+        max_features=k / X.shape[1],
+        early_stopping=False,
+        random_state=0,
+    )
+
+    def run(_: None) -> Any:
+        with threadpool_limits(threads):
+            return model.fit(X, z).decision_function
+
+    return Contender(name="HistGradientBoosting", threads=threads, run=run, note="binning included")
+
+
+def adaboost(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
+    """AdaBoost of scikit-learn on exact trees; a few rounds, since every round costs the same."""
+    from sklearn.ensemble import AdaBoostClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    rounds = min(ADABOOST_ROUNDS, n_trees)
+    model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=DEPTH, max_features=k), n_estimators=rounds)
+    return Contender(
+        name="AdaBoost",
+        run=lambda _: model.fit(X, z).decision_function,
+        share=rounds / n_trees,
+        note=f"timed on {rounds} of the rounds (accuracy of these)",
+    )
+
+
+def training(n: int, n_features: int, n_trees: int, k: int, subset: str, threads: int, factor: float) -> Contest:
+    """One ensemble; "agreement" is the share of right labels, of trained rows and of new ones."""
+    X, z = noisy_labels(n, n_features)
+    makers: list[Any] = [our_learner, lightgbm_booster, partial(lightgbm_booster, quantised=True), xgboost_booster]
+    makers += [hist_gradient_boosting] if subset == "node" else []
+    makers += [adaboost] if threads == 1 and subset == "node" else []
+    settings: dict[str, Any] = {"n_trees": n_trees, "k": k, "subset": subset, "threads": threads}
+    entries = race([make(X[:n], z[:n], **settings) for make in makers], patience=10)
+    for entry in entries:
+        trained, new = (accuracy(entry.answer, X[rows], z[rows]) for rows in (slice(0, N_TEST), slice(n, None)))
+        entry.agreement = f"accuracy {trained:.3f} trained, {new:.3f} new"
+    others = [entry for entry in entries if entry.name not in (OURS, "LightGBM")]
+    slowest_win = min((entry.seconds / entries[0].seconds for entry in others), default=None)
+    targets = [
+        faster_than(entries, "LightGBM", factor),
+        Target(f"at least {factor:g}x every other peer", factor, slowest_win),
+    ]
+    return Contest(entries, targets)
+
+
+def accuracy(predict: Callable[[Any], Any], X: NDArray[np.float32], z: NDArray[np.int8]) -> float:
+    """The share of rows whose score (or packed bit) has the sign of the label."""
+    scores = predict(X)
+    positive = scores[:, 0] > 0 if scores.dtype == np.uint8 else scores > 0
+    return float((positive == (z > 0)).mean())
+
+
+def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
+    """Each size with features drawn by node and by tree, on one thread and on two."""
+    # points, features, trees, features drawn, factor to reach over the peers
+    sizes = [(50_000, 512, 200, 51, 4), (50_000, 512, 200, 200, 4), (20_000, 11_200, 200, 1120, 15)]
+    if setting.tiny:
+        sizes = [(500, 40, 5, 16, 4)]
+    found: dict[str, Callable[[], Contest]] = {}
+    for n, d, n_trees, k, factor in sizes:
+        for subset, threads in product(("node", "tree"), (1, 2)):
+            name = f"{n:,} x {d:,}, {n_trees} trees of depth {DEPTH}, {k:,} features a {subset}, {counted(threads)}"
+            found[name] = partial(training, n, d, n_trees, k, subset, threads, factor)
+    return found
+
+
+if __name__ == "__main__":
+    main("training", contests)
