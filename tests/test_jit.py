@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from importlib import import_module
 
 import pytest
 
-from hashgrove.jit import available_threads, chunks, run
+from hashgrove.jit import available_threads, chunks, package_digest, run
 
 
 def test_results_are_in_the_order_of_the_tasks():
@@ -60,3 +62,18 @@ def test_number_of_threads():
     for bad in (0, 1.5, "2"):
         with pytest.raises(ValueError, match="'n_jobs'"):
             available_threads(bad)
+
+
+def test_cached_code_is_stale_when_any_source_of_the_package_has_changed(tmp_path, monkeypatch):
+    """numba alone would run the old code of a kernel that is called from an unchanged file."""
+    (tmp_path / "twice.py").write_text("from hashgrove.jit import kernel\n\n@kernel\ndef twice(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    hits = []
+    for digest in ("old", "old", "new", "new"):
+        monkeypatch.setattr("hashgrove.jit.package_digest", lambda digest=digest: digest)
+        sys.modules.pop("twice", None)
+        twice = import_module("twice").twice
+        assert twice(21) == 42
+        hits.append(sum(twice.stats.cache_hits.values()))
+    assert hits == [0, 1, 0, 1]
+    assert len(package_digest()) == 64

@@ -7,25 +7,42 @@ layer kills forked children, and its workqueue aborts under concurrent Python th
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["available_threads", "chunks", "kernel", "popcount", "run"]
+__all__ = ["available_threads", "chunks", "kernel", "package_digest", "popcount", "run"]
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile ``function`` with numba, without the GIL, and cache the machine code where a folder is writable."""
     options = {"nogil": True, "error_model": "numpy"}
     try:
-        return njit(cache=True, **options)(function)
+        compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache: compile in every process instead
         return njit(**options)(function)
+    # numba takes cached code for fresh while the kernel's own file is unchanged, whatever the kernels that it calls
+    # from other files have become: the stamp of the file has to tell of the whole package
+    index = compiled._cache._cache_file
+    index._source_stamp = (index._source_stamp, package_digest())
+    return compiled
+
+
+@lru_cache(maxsize=1)
+def package_digest() -> str:
+    """Checksum over the sources of hashgrove, 2 ms."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
