@@ -139,7 +139,6 @@ def test_linear_and_fitted_bits_together(constant_first):
 
 def test_fitted_is_not_for_model_files():
     assert Fitted not in ENCODERS.values()
-    assert not Fitted.savable
     assert repr(Fitted(parts=(GaussianNB(), GaussianNB(), SVC()), width=3)) == "Fitted(GaussianNB, SVC)"
     with pytest.raises(ValueError, match="estimators"):
         Fitted.from_arrays({"parts": (), "width": 3})

@@ -28,6 +28,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache: compile in every process instead
         return njit(**options)(function)
+    if not hasattr(compiled, "_cache"):  # NUMBA_DISABLE_JIT: the function itself
+        return compiled
     # numba takes cached code for fresh while the kernel's own file is unchanged, whatever the kernels that it calls
     # from other files have become: the stamp of the file has to tell of the whole package
     index = compiled._cache._cache_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +25,6 @@ class Encoder(ABC):
 
     A subclass gives `n_bits`, `n_features`, `_scores` (one chunk of rows), `concatenate` and `_check`.
     """
-
-    savable: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,8 +97,6 @@ class Fitted(Encoder):
     >>> encoder.scores([[0.0], [1.0]]).tolist()
     [[-0.5, 1.0], [0.5, 1.0]]
     """
-
-    savable: ClassVar[bool] = False
 
     parts: tuple[Any, ...]
     width: int
