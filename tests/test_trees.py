@@ -77,7 +77,7 @@ def test_a_value_that_is_not_finite_is_refused_wherever_it_is(dtype, value, row,
     encoder, _ = learner.learn(learner.prepare(X, rng), np.where(X[:, 0] > 0.5, 1, -1).astype(np.int8), None, rng)
     encoder.encode(X)
     X[row, feature] = value
-    with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
         encoder.encode(X)
 
 

@@ -1,4 +1,4 @@
-"""Explicit vectors for kernels, through LLVM: what numba cannot say itself. On a narrower processor LLVM splits them."""
+"""Explicit vectors for kernels, through LLVM: what numba cannot say. A processor with narrower ones gets them split."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def prefetch(typing_context: Any, array: Any, offset: Any) -> Any:
     """Ask for the cache line of ``array[offset]``, flat; an offset beyond the end does no harm."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = ir.IntType(32)
-        place = pointer(context, builder, signature.args[0], *arguments, ir.IntType(8))
+        number, (array, offset) = ir.IntType(32), arguments
+        place = pointer(context, builder, signature.args[0], array, offset, ir.IntType(8))
         kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
         builder.call(function, [place, number(0), number(3), number(1)])  # to read, into every level, data
