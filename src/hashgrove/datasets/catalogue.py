@@ -63,7 +63,7 @@ class Entry:
     remotes : tuple of Remote
         What `hashgrove datasets fetch` downloads; empty for data that users must get themselves.
     how : str
-        How users get it themselves, in one sentence.
+        How users get it themselves, in one sentence; ``{place}`` is the folder for it.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Entry:
         if self.remotes:
             at = "" if root == data_root() else f" --root {root}"
             return f"Get it with: hashgrove datasets fetch {self.name}{at}"
-        return f"{self.how} Its home is {self.source}"
+        return f"{self.how.format(place=self.places(root)[0])} Its home is {self.source}"
 
 
 def _options(layout: Layout) -> list[str]:

@@ -1,4 +1,4 @@
-"""Downloads over HTTP: resumed where they stopped, tried again after a passing fault, kept only if the checksum is right.
+"""Downloads over HTTP: resumed where they stopped, tried again after a fault, kept only if the checksum is right.
 
 What has arrived is in NAME.part, and what identifies its version (ETag or Last-Modified) in NAME.part.version, until
 the file is whole.
@@ -11,10 +11,12 @@ import http.client
 import os
 import re
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from urllib.parse import urlsplit
 from hashgrove._version import __version__
 from hashgrove.formats import FileError, one_line
 
-__all__ = ["DownloadError", "Progress", "download", "has_checksum"]
+__all__ = ["DownloadError", "Progress", "download_file", "has_checksum"]
 
 Progress = Callable[[int, int], None]  # bytes that are here, bytes in all
 
@@ -53,7 +55,7 @@ class _Job:
     progress: Progress
 
 
-def download(
+def download_file(
     urls: Iterable[str], path: Path, *, checksum: str, size: int, progress: Progress = lambda done, total: None
 ) -> None:
     """Download a file, unless it is there already.
@@ -103,10 +105,20 @@ def _get_checked(job: _Job, checksum: str) -> None:
         if not resumed:
             raise DownloadError(f"{job.url}: must have the checksum {checksum}. What came has not, and was removed.")
         # The part was left by another run, and may have been of another file: once more, from the start.
-    with open(job.part, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(job.part, job.path)
-    job.version.unlink(missing_ok=True)
+    with _disk(job.path):
+        with open(job.part, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(job.part, job.path)
+        job.version.unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Tell faults of the disk from those of the network: they are no reason to try again."""
+    try:
+        yield
+    except OSError as error:
+        raise DownloadError(f"{path}: cannot be written: {error.strerror or one_line(error)}") from error
 
 
 def _have(job: _Job) -> int:
@@ -114,35 +126,42 @@ def _have(job: _Job) -> int:
 
 
 def _discard(job: _Job) -> None:
-    job.part.unlink(missing_ok=True)
-    job.version.unlink(missing_ok=True)
+    with _disk(job.part):
+        job.part.unlink(missing_ok=True)
+        job.version.unlink(missing_ok=True)
 
 
 def _get(job: _Job) -> None:
     """Complete the part, in as many attempts as it takes while they bring something."""
-    fruitless = 0
+    if _have(job) > job.size:
+        _discard(job)
+    most, fruitless = _have(job), 0
     while _have(job) != job.size:
-        before = _have(job)
-        if before > job.size:
-            _discard(job)
         try:
             _attempt(job)
             return
-        except (_Passing, urllib.error.URLError, http.client.HTTPException, OSError) as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code not in TRANSIENT:
-                raise DownloadError(f"{job.url}: cannot be had: {error.code} {one_line_reason(error)}") from error
-            fruitless = 0 if _have(job) > before else fruitless + 1
+        except (_Passing, http.client.HTTPException, OSError) as error:  # urllib's errors are of OSError
+            if _is_final(error):
+                raise DownloadError(f"{job.url}: cannot be had: {_reason(error)}") from error
+            fruitless = 0 if _have(job) > most else fruitless + 1
+            most = max(most, _have(job))
             if fruitless == ATTEMPTS:
-                raise DownloadError(
-                    f"{job.url}: cannot be had, after {ATTEMPTS} attempts: {one_line_reason(error)}"
-                ) from error
+                raise DownloadError(f"{job.url}: cannot be had, after {ATTEMPTS} attempts: {_reason(error)}") from error
             time.sleep(BACKOFF * 2 ** max(fruitless - 1, 0))
 
 
-def one_line_reason(error: Exception) -> str:
+def _is_final(error: Exception) -> bool:
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code not in TRANSIENT
+    return isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError)
+
+
+def _reason(error: Exception) -> str:
     """What went wrong, without the dressing of urllib."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"{error.code} {error.reason}"[:200]
     reason = getattr(error, "reason", None)
-    return one_line(reason) if isinstance(reason, Exception) else str(reason or one_line(error))
+    return one_line(reason if isinstance(reason, Exception) else error)
 
 
 def _attempt(job: _Job) -> None:
@@ -182,17 +201,23 @@ def _receive(job: _Job, response: Any, have: int) -> None:
         _discard(job)
         raise DownloadError(f"{job.url}: must have {job.size} bytes. The server offers {have + int(length)}.")
     _check_room(job, have)
-    version = response.headers.get("ETag") or response.headers.get("Last-Modified")
-    if version and not version.startswith("W/"):  # weak ones say "much the same", which is not enough to go on with
-        job.version.write_text(version, encoding="latin-1")
-    with open(job.part, "ab") as file:
-        while have < job.size:
-            chunk = response.read1(min(CHUNK, job.size - have))
-            if not chunk:
-                raise _Passing(f"the connection ended after {have} of {job.size} bytes")
+    _remember_version(job, response.headers.get("ETag") or response.headers.get("Last-Modified") or "")
+    while have < job.size:
+        chunk = response.read1(min(CHUNK, job.size - have))
+        if not chunk:
+            raise _Passing(f"the connection ended after {have} of {job.size} bytes")
+        with _disk(job.part), open(job.part, "ab") as file:
             file.write(chunk)
-            have += len(chunk)
-            job.progress(have, job.size)
+        have += len(chunk)
+        job.progress(have, job.size)
+
+
+def _remember_version(job: _Job, version: str) -> None:
+    """Keep what tells whether the file has changed; a weak ETag tells "much the same", which is not enough."""
+    with _disk(job.version):
+        job.version.unlink(missing_ok=True)
+        if version and not version.startswith("W/") and version.isprintable() and len(version) < 256:
+            job.version.write_text(version, encoding="latin-1")
 
 
 def _check_room(job: _Job, have: int) -> None:

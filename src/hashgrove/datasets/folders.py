@@ -204,13 +204,13 @@ ENTRIES = (
         labels="397 classes",
         n_train=100_754,
         n_query=8_000,
-        licence="for research; not stated",
+        licence="not stated",
         source="https://vision.princeton.edu/projects/2010/SUN/",
         split="8,000 queries by seed (the paper's protocol), or partition=1 to 10",
         layouts=(Layout(("SUN397/",), _read_sun),),
         check_rows=False,
-        how="Unpack SUN397.tar.gz there yourself, and Partitions.zip (ClassName.txt, Training_01.txt, ...) beside it "
-        "as Partitions/.",
+        how="Unpack SUN397.tar.gz yourself, in {place}, and Partitions.zip (ClassName.txt, Training_01.txt, ...) "
+        "in {place}/Partitions.",
     ),
     Entry(
         name="ilsvrc2012",
@@ -218,13 +218,13 @@ ENTRIES = (
         labels="1000 classes",
         n_train=1_281_167,
         n_query=50_000,
-        licence="for non-commercial research; ask image-net.org",
+        licence="non-commercial research",
         source="https://image-net.org/challenges/LSVRC/2012/",
         split="given: the validation images are the queries",
         layouts=(Layout(("train/", "val/"), _read_ilsvrc),),
         check_rows=False,
         folders=("ilsvrc2012",),
-        how="Unpack the images there yourself, as train/n01440764/*.JPEG and val/*.JPEG with the list val.txt, or as "
-        "val/n01440764/*.JPEG.",
+        how="Unpack the images yourself, in {place}, as train/n01440764/*.JPEG and val/*.JPEG with the list val.txt, "
+        "or as val/n01440764/*.JPEG.",
     ),
 )

@@ -179,7 +179,7 @@ def _entry(file: str, read_file: Callable[..., Dataset], n_train: int, n_query: 
         n_train=n_train,
         n_query=n_query,
         layouts=(Layout((file,), read_file),),
-        how=f"Put {file} there.",
+        how=f"Put {file} in {{place}}.",
         **{"licence": "not stated", **more},
     )
 

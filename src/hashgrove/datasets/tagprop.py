@@ -155,7 +155,7 @@ def _entry(stem: str, *, what: str, n_tags: int, n_train: int, n_query: int, arc
         source="http://lear.inrialpes.fr/people/guillaumin/data.php",
         split="given: test are the queries",
         folders=(settings["name"], archive.removesuffix(".tar.bz2"), ""),
-        how=f"Unpack {archive} there yourself.",
+        how=f"Unpack {archive} yourself, in {{place}}.",
         **settings,
     )
 
