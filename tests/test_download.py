@@ -89,6 +89,8 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setattr(download, "BACKOFF", 0.001)
     monkeypatch.setattr(download, "TIMEOUT", 5.0)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "*")
     server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

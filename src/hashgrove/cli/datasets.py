@@ -73,6 +73,7 @@ def info(name: str, root: str | None, style: str | None) -> None:
     if style == "json":
         click.echo(json.dumps(facts, indent=2))
         return
+    facts["here"] = "yes" if facts["here"] else "no"
     texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
     click.echo(format_pairs((key.replace("_", " "), value) for key, value in texts.items() if value not in ("", None)))
 
