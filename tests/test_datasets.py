@@ -209,6 +209,9 @@ class TestCommands:
         assert fact["options"] == ["features", "decode"]
         assert fact["rows"] == 4999
 
+    def test_without_a_command_it_is_the_help(self, capsys):
+        assert call(capsys, "datasets") == call(capsys, "datasets", "--help")
+
     @pytest.mark.parametrize("command", ["info", "fetch"])
     def test_unknown_name(self, capsys, command):
         status, out, err = call(capsys, "datasets", command, "cifar")

@@ -21,14 +21,17 @@ root_option = click.option(
 name_argument = click.argument("name", type=options.DATASETS, metavar="NAME")
 
 
-@click.group()
-def datasets() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def datasets(ctx: click.Context) -> None:
     """List, describe and download data sets.
 
     \b
     Example:
       hashgrove datasets list
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @datasets.command("list")
