@@ -65,6 +65,7 @@ def test_the_leaves_import_numpy_and_numba_only():
         (under("encoders"), LEARNING | {"index", "metrics", "modelfile"}),
         (under("baselines"), {"fasthash", "inference", "functions", "affinity", "losses"}),
         (under("fasthash"), {"baselines"}),
+        (under("datasets"), LEARNING | {"encoders", "index", "metrics", "modelfile", "codes", "jit"}),
         (under("index", "metrics", "codes"), LEARNING | {"encoders"}),
         (
             under("affinity", "neighbours", "losses"),

@@ -20,7 +20,17 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["MEMORY_LIMIT", "FileError", "MissingFileError", "PathLike", "Table", "one_line", "read"]
+__all__ = [
+    "MEMORY_LIMIT",
+    "FileError",
+    "MissingFileError",
+    "PathLike",
+    "Table",
+    "check_declared",
+    "listed",
+    "one_line",
+    "read",
+]
 
 PathLike = str | os.PathLike[str]
 Table = tuple[NDArray[Any], NDArray[Any] | None]
@@ -91,7 +101,8 @@ def _read_npy(name: str) -> NDArray[Any]:
     return np.load(name, mmap_mode=None if empty else "r", allow_pickle=False)
 
 
-def _check_declared(name: str, size: int) -> None:
+def check_declared(name: str, size: int) -> None:
+    """Refuse a file that declares more bytes than this machine has memory."""
     limit = MEMORY_LIMIT
     if hasattr(os, "sysconf"):
         limit = min(limit, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -107,9 +118,9 @@ def _read_npz(name: str, member: str | None) -> NDArray[Any]:
                 member = names[0]
             if member is None or member not in names:
                 wanted = "no name" if member is None else repr(member)
-                raise FileError(f"{name}: must be given as {name}:NAME, one of {_listed(names)}. Got {wanted}.")
+                raise FileError(f"{name}: must be given as {name}:NAME, one of {listed(names)}. Got {wanted}.")
             entry = archive.infolist()[names.index(member)]
-            _check_declared(f"{name}:{member}", entry.file_size)
+            check_declared(f"{name}:{member}", entry.file_size)
             with archive.open(entry) as file:
                 _npy_header(f"{name}:{member}", file, entry.file_size)
             with archive.open(entry) as file:
@@ -120,7 +131,8 @@ def _read_npz(name: str, member: str | None) -> NDArray[Any]:
         raise FileError(f"{name}: must be a .npz archive of arrays. It is damaged: {one_line(error)}") from error
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Names for an error message, the first twenty of them."""
     return "[" + ", ".join(names[:20]) + (", ...]" if len(names) > 20 else "]")
 
 
@@ -131,7 +143,7 @@ def _column_index(name: str, names: list[str], column: str | int) -> int:
     is_number = not isinstance(column, str) or re.fullmatch(r"-?[0-9]{1,9}", column)
     number = int(column) if is_number else len(names)
     if not -len(names) <= number < len(names):
-        raise FileError(f"{name}: column must be one of {_listed(names)} or a number from 0. Got {column!r}.")
+        raise FileError(f"{name}: column must be one of {listed(names)} or a number from 0. Got {column!r}.")
     return number % len(names)
 
 
@@ -215,7 +227,7 @@ def _read_parquet(name: str, column: str | int | None, only_column: bool) -> Tab
         file = parquet.ParquetFile(name)
         groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
         values = sum(group.column(j).num_values for group in groups for j in range(group.num_columns))
-        _check_declared(name, 8 * values)
+        check_declared(name, 8 * values)
         table = file.read()
     except pa.ArrowException as error:
         raise FileError(f"{name}: must be a .parquet file. It is damaged: {one_line(error)}") from error

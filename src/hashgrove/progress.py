@@ -1,8 +1,9 @@
-"""Progress of a fit on stderr: bits done, time left, loss so far."""
+"""Progress on stderr: of a fit (bits done, time left, loss so far) and of a download (bytes, time left)."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["report_progress"]
+__all__ = ["report_download", "report_progress"]
+
+SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 
 
 @contextmanager
@@ -61,3 +64,46 @@ def _print_line(record: BitRecord) -> None:
 
 def _ignore(record: BitRecord) -> None:
     """Say nothing."""
+
+
+@contextmanager
+def report_download(file: str) -> Iterator[Callable[[int, int], None]]:
+    """A callback that shows the bytes done of all: a bar on a terminal, elsewhere a line every few seconds."""
+    if not sys.stderr.isatty():
+        yield _DownloadLines(file)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TextColumn("[dim]left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(file, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+class _DownloadLines:
+    """Prints a line when the last one is some seconds old, and one at the end."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.started = self.printed = time.monotonic()
+        self.first: int | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = done  # what an earlier run has brought says nothing of the speed
+        if now - self.printed < SECONDS_PER_LINE and done < total:
+            return
+        self.printed = now
+        speed = (done - self.first) / max(now - self.started, 1e-9)
+        left = f"{(total - done) / speed:.0f} s left" if speed and done < total else ""
+        line = f"{self.file}: {done / 1e6:.1f} of {total / 1e6:.1f} MB  {left}"
+        print(line.rstrip(), file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ import click
 
 from hashgrove._version import __version__
 from hashgrove.cli import options
+from hashgrove.cli.datasets import datasets
 from hashgrove.cli.program import Program
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def main(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+main.add_command(datasets)
 
 
 @main.command()

@@ -51,6 +51,7 @@ LOSSES = _Names("hashgrove.losses", "LOSSES")
 HASH_FUNCTIONS = _Names("hashgrove.functions", "HASH_FUNCTIONS")
 SOLVERS = _Names("hashgrove.inference", "SOLVERS")
 TIES = _Names("hashgrove.metrics.evaluation", "TIES")
+DATASETS = _Names("hashgrove.datasets", "DATASETS")
 
 TRAINING = (
     ("--bits", "FastHash.n_bits", POSITIVE, "Length of a code."),

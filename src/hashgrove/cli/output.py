@@ -51,8 +51,8 @@ def format_pairs(rows: Iterable[tuple[str, object]]) -> str:
     return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows)
 
 
-def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts, the first column to the left and the others to the right.
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_left: int = 1) -> str:
+    """A table of texts, the first ``n_left`` columns to the left and the others to the right.
 
     >>> print(format_table(("method", "MAP"), [("ITQ", "0.69"), ("FastHash", "0.98")]))
     method     MAP
@@ -60,8 +60,10 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     FastHash  0.98
     """
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    aligns = [str.ljust if number < n_left else str.rjust for number in range(len(columns))]
     return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in (columns, *rows)
+        "  ".join(align(cell, width) for align, cell, width in zip(aligns, row, widths, strict=True))
+        for row in (columns, *rows)
     )
 
 

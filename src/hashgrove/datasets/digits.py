@@ -1,0 +1,37 @@
+"""The handwritten digits that come with scikit-learn: data for examples, without files and without network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hashgrove.datasets.base import Dataset, seeded_split
+from hashgrove.datasets.catalogue import Entry, Layout
+
+__all__ = ["ENTRIES"]
+
+
+def _read(folder: Path, entry: Entry, *, n_query: int = 597, seed: int = 0) -> Dataset:
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    train, query = seeded_split(len(X), n_query, seed=seed)
+    return entry.dataset(features=X, labels=y.astype(np.int64), names=tuple("0123456789"), train=train, query=query)
+
+
+ENTRIES = (
+    Entry(
+        name="digits",
+        what="handwritten digits, 8x8 grey values as features",
+        labels="10 classes",
+        n_train=1_200,
+        n_query=597,
+        licence="CC BY 4.0",
+        source="https://archive.ics.uci.edu/dataset/80",
+        split="none: 597 queries by seed",
+        layouts=(Layout((), _read),),
+        check_rows=False,
+        how="It comes with scikit-learn.",
+    ),
+)
