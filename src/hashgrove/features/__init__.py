@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from hashgrove import modelfile
 from hashgrove.features.base import FeatureExtractor
+from hashgrove.features.codebook import Codebook
 from hashgrove.features.gist import Gist
 from hashgrove.formats import PathLike
 
-__all__ = ["FEATURES", "FeatureExtractor", "Gist", "load", "rebuild"]
+__all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "load", "rebuild"]
 
-FEATURES: dict[str, type[FeatureExtractor]] = {extractor.name: extractor for extractor in (Gist,)}
+FEATURES: dict[str, type[FeatureExtractor]] = {extractor.name: extractor for extractor in (Codebook, Gist)}
 
 
 def load(path: PathLike) -> FeatureExtractor:
