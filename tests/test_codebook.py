@@ -14,7 +14,7 @@ from hashgrove.features.blas import single_threaded_blas
 from hashgrove.features.codebook import Codebook
 from hashgrove.features.dictionary import _update_atoms, ksvd, omp, spherical_kmeans
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, zca
-from hashgrove.features.pooling import ENCODINGS, pool, regions, small_cells
+from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
 
 
 def smooth_images(n, side=14, channels=3, seed=0):
@@ -155,9 +155,11 @@ def test_pooling_equals_naive(pooling, encoding, shape, levels):
     bias = np.linspace(-0.2, 0.3, 6, dtype=np.float32)
     rows, columns, areas = small_cells(shape[0], levels), small_cells(shape[1], levels), regions(*shape, levels)
     maps = 12 if encoding == "split" else 6
-    out, cells = np.empty((len(areas), maps), np.float32), np.empty(((len(rows) - 1) * (len(columns) - 1), maps), "f4")
-    number = ENCODINGS.index(encoding)
-    pool(scores.reshape(-1, 6), bias, np.float32(0.4), number, pooling == "max", rows, columns, areas, cells, out)
+    out, cells = np.empty((len(areas), maps), np.float32), np.zeros(((len(rows) - 1) * (len(columns) - 1), maps), "f4")
+    settings = (bias, np.float32(0.4), ENCODINGS.index(encoding), pooling == "max", rows, columns, cells)
+    for first, last in ((0, 3), (3, shape[0])):  # in two strips
+        add_codes(scores[first:last].reshape(-1, 6), first, *settings)
+    combine(cells, pooling == "max", rows, columns, areas, out)
     expected = naive.pooled(scores - bias, 0.4, encoding, pooling, levels)
     np.testing.assert_allclose(out.ravel(), expected, atol=1e-6)
 
@@ -179,6 +181,12 @@ def test_features_equal_the_plain_pipeline(parameters):
         np.testing.assert_allclose(features, expected, atol=1e-5)
     assert features.dtype == np.float32
     assert features.shape == (codebook.n_features_,)
+
+
+def test_strips_do_not_change_the_features(monkeypatch):
+    whole = fitted().transform(smooth_images(5))
+    monkeypatch.setattr("hashgrove.features.codebook.STRIP", 1)
+    np.testing.assert_allclose(fitted().transform(smooth_images(5)), whole, atol=1e-6)
 
 
 def test_filters_whiten():

@@ -18,17 +18,30 @@ from sklearn.utils import check_random_state
 from hashgrove.features.base import FeatureExtractor, Images, ImageSource
 from hashgrove.features.blas import single_threaded_blas
 from hashgrove.features.dictionary import DICTIONARIES
-from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, zca
-from hashgrove.features.pooling import ENCODINGS, pool, regions, small_cells
+from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, whiten, zca
+from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
 from hashgrove.jit import chunks, run
 from hashgrove.progress import report_iterations
 
 __all__ = ["Codebook"]
 
-MAX_ATOMS = 2**16
+LIMITS = {
+    "n_atoms": (1, 2**16),
+    "patch_size": (2, 256),
+    "stride": (1, 2**15),
+    "n_patches": (2, 2**31 - 1),
+    "sparsity": (1, 256),
+    "n_iter": (1, 2**31 - 1),
+}
+CHOICES = {
+    "dictionary": tuple(DICTIONARIES),
+    "encoding": ENCODINGS,
+    "pooling": ("mean", "max"),
+    "output": ("float32", "uint8"),
+}
 MAX_LEVEL = 16
 SCALE_IMAGES = 2000  # whose largest values are 255 with output="uint8"
-ROWS_PER_CHUNK = 8192
+STRIP = 2**18  # scores that are made and then pooled at a time: 1 MB, which stays in the cache
 
 
 class Codebook(FeatureExtractor):
@@ -154,7 +167,7 @@ class Codebook(FeatureExtractor):
             )
             mean, moments = covariance(patches, n_jobs=self.n_jobs)
             whitener = zca(moments, self.whitening)
-            self._whiten(patches, mean, whitener)
+            whiten(patches, mean, whitener, n_jobs=self.n_jobs)
             unexplained: list[float] = []
             with report_iterations("learning atoms", self.n_iter, verbose=self.verbose) as show:
 
@@ -179,15 +192,6 @@ class Codebook(FeatureExtractor):
         if self.output == "uint8":
             self.scale_ = self._fit_scale(source, np.random.default_rng([seed, 2]))
         return self
-
-    def _whiten(self, patches: NDArray[np.float32], mean: NDArray[Any], whitener: NDArray[Any]) -> None:
-        """In place: the sample is the largest array of a fit."""
-        shift, matrix = mean.astype(np.float32), whitener.astype(np.float32)
-
-        def whiten(start: int, stop: int) -> None:
-            patches[start:stop] = (patches[start:stop] - shift) @ matrix
-
-        run(whiten, chunks(len(patches), ROWS_PER_CHUNK), n_jobs=self.n_jobs)
 
     def _fit_scale(self, source: ImageSource, rng: np.random.Generator) -> NDArray[np.float32]:
         """255 / the largest value of each feature in a sample of the images; 0 where there is none."""
@@ -220,15 +224,21 @@ class Codebook(FeatureExtractor):
         rows, columns = small_cells(n_rows, self.levels), small_cells(n_columns, self.levels)
         areas = regions(n_rows, n_columns, self.levels)
         out = np.empty((len(batch), len(areas), self.n_features_ // len(areas)), np.float32)
-        patches = np.empty((n_rows * n_columns, n_values), np.float32)
-        scores = np.empty((n_rows * n_columns, n_atoms), np.float32)
+        strip = min(max(STRIP // (n_columns * n_atoms), 1), n_rows)
+        patches = np.empty((strip * n_columns, n_values), np.float32)
+        scores = np.empty((strip * n_columns, n_atoms), np.float32)
         cells = np.empty(((len(rows) - 1) * (len(columns) - 1), out.shape[2]), np.float32)
         settings = (np.float32(self.threshold), ENCODINGS.index(self.encoding), self.pooling == "max")
         with single_threaded_blas():
             for image, features in zip(batch, out, strict=True):
-                normalised_patches(image, self.patch_size, self.stride, patches)
-                np.matmul(patches, self.filters_, out=scores)
-                pool(scores, self.bias_, *settings, rows, columns, areas, cells, features)
+                cells[:] = 0
+                for first, last in chunks(n_rows, strip):
+                    window = image[first * self.stride : (last - 1) * self.stride + self.patch_size]
+                    n = (last - first) * n_columns
+                    normalised_patches(window, self.patch_size, self.stride, patches[:n])
+                    np.matmul(patches[:n], self.filters_, out=scores[:n])
+                    add_codes(scores[:n], first, self.bias_, *settings, rows, columns, cells)
+                combine(cells, settings[2], rows, columns, areas, features)
         return out.reshape(len(batch), -1)
 
     def _grid(self, batch: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int, int]:
@@ -283,14 +293,7 @@ class Codebook(FeatureExtractor):
 
     def _check(self) -> None:
         """Check all parameters but those that the base class checks."""
-        for name, low, high in (
-            ("n_atoms", 1, MAX_ATOMS),
-            ("patch_size", 2, 256),
-            ("stride", 1, 2**15),
-            ("n_patches", 2, 2**31 - 1),
-            ("sparsity", 1, 256),
-            ("n_iter", 1, 2**31 - 1),
-        ):
+        for name, (low, high) in LIMITS.items():
             number = getattr(self, name)
             if not isinstance(number, int | np.integer) or isinstance(number, bool) or not low <= number <= high:
                 raise ValueError(
@@ -301,12 +304,7 @@ class Codebook(FeatureExtractor):
             usable = isinstance(number, int | float | np.number) and not isinstance(number, bool)
             if not usable or not 0 <= number < 1e30 or (number == 0 and name == "whitening"):
                 raise ValueError(f"The '{name}' parameter must be a finite number {lowest}. Got {number!r} instead.")
-        for name, choices in (
-            ("dictionary", tuple(DICTIONARIES)),
-            ("encoding", ENCODINGS),
-            ("pooling", ("mean", "max")),
-            ("output", ("float32", "uint8")),
-        ):
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"The '{name}' parameter must be one of {sorted(choices)}. Got {getattr(self, name)!r} instead."

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hashgrove.jit import kernel
 
-__all__ = ["ENCODINGS", "pool", "regions", "small_cells"]
+__all__ = ["ENCODINGS", "add_codes", "combine", "regions", "small_cells"]
 
 ENCODINGS = ("positive", "absolute", "split")  # numbers of the kernel are places in this list
 
@@ -46,29 +46,34 @@ def regions(n_rows: int, n_columns: int, levels: Sequence[int]) -> NDArray[np.in
 
 
 @kernel
-def pool(scores, bias, threshold, encoding, maximum, rows, columns, regions, cells, out):
-    """Write the pooled codes of one image to ``out`` (regions, maps), float32.
+def add_codes(scores, first, bias, threshold, encoding, maximum, rows, columns, cells):
+    """Pool the codes of a strip of an image, grid rows from ``first`` on, into ``cells`` (small cells, maps), float32.
 
     ``scores`` (patches, atoms) float32 in the order of the image; ``bias`` (atoms,) is taken off first. ``encoding``:
     0 keeps what is above ``threshold``, 1 what |score| is above, 2 both signs as maps of their own (maps = 2 atoms).
-    ``maximum`` pools by the maximum, else by the mean. ``rows``, ``columns`` and ``regions`` are those of
-    `small_cells` and `regions`; ``cells`` is scratch, (rows x columns, maps) float32.
+    ``maximum`` pools by the maximum, else by the sum; ``rows`` and ``columns`` are those of `small_cells`. Cells start
+    at zero, which is neutral for the maximum, too: codes are never negative. 0.2 ns a score.
     """
     n_atoms = scores.shape[1]
     width, across = columns[-1], len(columns) - 1
-    cells[:] = 0  # codes are never negative, so zero is neutral for the maximum, too
-    for r in range(len(rows) - 1):
-        for y in range(rows[r], rows[r + 1]):
-            for c in range(across):
-                cell = cells[r * across + c]
-                for x in range(columns[c], columns[c + 1]):
-                    row = scores[y * width + x]
-                    if encoding == 1:
-                        _add_absolute(row, bias, threshold, maximum, cell)
-                    else:
-                        _add(row, bias, np.float32(1), threshold, maximum, cell[:n_atoms])
-                        if encoding == 2:
-                            _add(row, bias, np.float32(-1), threshold, maximum, cell[n_atoms:])
+    for y in range(len(scores) // width):
+        down = np.searchsorted(rows, first + y, side="right") - 1
+        for c in range(across):
+            cell = cells[down * across + c]
+            for x in range(columns[c], columns[c + 1]):
+                row = scores[y * width + x]
+                if encoding == 1:
+                    _add_absolute(row, bias, threshold, maximum, cell)
+                else:
+                    _add(row, bias, np.float32(1), threshold, maximum, cell[:n_atoms])
+                    if encoding == 2:
+                        _add(row, bias, np.float32(-1), threshold, maximum, cell[n_atoms:])
+
+
+@kernel
+def combine(cells, maximum, rows, columns, regions, out):
+    """Write the features of an image to ``out`` (regions, maps): maximum or mean over each of `regions`."""
+    across = len(columns) - 1
     for region in range(len(regions)):
         top, bottom, left, right = regions[region]
         target = out[region]
