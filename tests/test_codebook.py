@@ -10,6 +10,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import naive
+from hashgrove.features import load
 from hashgrove.features.blas import single_threaded_blas
 from hashgrove.features.codebook import Codebook
 from hashgrove.features.dictionary import _update_atoms, ksvd, omp, spherical_kmeans
@@ -252,12 +253,20 @@ def test_files_and_memory_give_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("output", ["float32", "uint8"])
-def test_arrays_make_the_same_extractor(output):
+def test_a_file_holds_the_whole_extractor(output, tmp_path):
     codebook = fitted(output=output)
-    again = Codebook.from_arrays(codebook.parameters(), codebook.arrays())
+    codebook.save(tmp_path / "codebook.hashgrove")
+    again = load(tmp_path / "codebook.hashgrove")
+    assert type(again) is Codebook
     images = smooth_images(4, seed=3)
     np.testing.assert_array_equal(again.transform(images), codebook.transform(images))
     assert again.get_params() == codebook.get_params()
+
+
+def test_any_kind_of_seed_can_be_saved(tmp_path):
+    codebook = clone(fitted()).set_params(random_state=np.random.RandomState(0)).fit(smooth_images(5))
+    codebook.save(tmp_path / "codebook.hashgrove")
+    assert load(tmp_path / "codebook.hashgrove").random_state is None
 
 
 @pytest.mark.parametrize(
@@ -301,6 +310,7 @@ def test_damaged_arrays_are_refused(name, change, message):
         ("levels", ()),
         ("levels", (0, 1)),
         ("levels", 3),
+        ("levels", (10**6,)),
         ("output", "float64"),
     ],
 )

@@ -39,7 +39,7 @@ CHOICES = {
     "pooling": ("mean", "max"),
     "output": ("float32", "uint8"),
 }
-MAX_LEVEL = 16
+MAX_FEATURES = 2**22
 SCALE_IMAGES = 2000  # whose largest values are 255 with output="uint8"
 STRIP = 2**18  # scores that are made and then pooled at a time: 1 MB, which stays in the cache
 
@@ -195,8 +195,7 @@ class Codebook(FeatureExtractor):
 
     def _fit_scale(self, source: ImageSource, rng: np.random.Generator) -> NDArray[np.float32]:
         """255 / the largest value of each feature in a sample of the images; 0 where there is none."""
-        numbers = np.sort(rng.permutation(len(source))[:SCALE_IMAGES])
-        stored = source.images
+        numbers, stored = np.sort(rng.permutation(len(source))[:SCALE_IMAGES]), source.images
         chosen = stored[numbers] if isinstance(stored, np.ndarray) else [stored[number] for number in numbers]
         sample = replace(source, images=chosen)
 
@@ -209,13 +208,12 @@ class Codebook(FeatureExtractor):
     def _features(self, batch: NDArray[np.uint8]) -> NDArray[Any]:
         pooled = self._pooled(batch)
         if self.output == "uint8":
-            np.minimum(np.rint(np.multiply(pooled, self.scale_, out=pooled), out=pooled), 255, out=pooled)
+            np.clip(np.rint(np.multiply(pooled, self.scale_, out=pooled), out=pooled), 0, 255, out=pooled)
         return pooled.astype(self.output_dtype, copy=False)
 
     def _pooled(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Features of a batch before they are scaled, float32 (n, n_features_)."""
-        batch, n_rows, n_columns = self._grid(batch)
-        n_values, n_atoms = self.filters_.shape
+        (batch, n_rows, n_columns), (n_values, n_atoms) = self._grid(batch), self.filters_.shape
         if batch.shape[3] * self.patch_size**2 != n_values:
             raise ValueError(
                 f"The 'images' parameter must have {n_values // self.patch_size**2} channels, as in fit. "
@@ -261,10 +259,15 @@ class Codebook(FeatureExtractor):
         """Type of the features: that of ``output``."""
         return np.dtype(self.output)
 
+    def parameters(self) -> dict[str, Any]:
+        """The parameters in a form that JSON can hold; of ``random_state`` only a number."""
+        seed = self.random_state
+        return {**super().parameters(), "random_state": int(seed) if isinstance(seed, int | np.integer) else None}
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that `fit` learned, by name."""
-        learned = {"filters": self.filters_, "bias": self.bias_}
-        return {**learned, "scale": self.scale_} if self.output == "uint8" else learned
+        names = ("filters", "bias", "scale") if self.output == "uint8" else ("filters", "bias")
+        return {name: getattr(self, f"{name}_") for name in names}
 
     @classmethod
     def from_arrays(cls, parameters: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -272,13 +275,11 @@ class Codebook(FeatureExtractor):
         codebook = cls._from_parameters(parameters)
         codebook._check()
         codebook.n_features_ = codebook._n_features()
-        values = codebook.patch_size**2
         shapes: dict[str, list[tuple[int, ...]]] = {
-            "filters": [(c * values, codebook.n_atoms) for c in (1, 3)],
+            "filters": [(c * codebook.patch_size**2, codebook.n_atoms) for c in (1, 3)],
             "bias": [(codebook.n_atoms,)],
+            **({"scale": [(codebook.n_features_,)]} if codebook.output == "uint8" else {}),
         }
-        if codebook.output == "uint8":
-            shapes["scale"] = [(codebook.n_features_,)]
         if set(arrays) != set(shapes):
             raise ValueError(f"{cls.name!r} features have the arrays {sorted(shapes)}, not {sorted(arrays)}")
         for name, allowed in shapes.items():
@@ -311,8 +312,8 @@ class Codebook(FeatureExtractor):
                 )
         levels = self.levels if isinstance(self.levels, tuple | list) else ()
         whole = all(isinstance(level, int | np.integer) and not isinstance(level, bool) for level in levels)
-        if not levels or not whole or len(levels) > MAX_LEVEL or not all(1 <= level <= MAX_LEVEL for level in levels):
+        if not levels or not whole or min(levels) < 1 or self._n_features() > MAX_FEATURES:
             raise ValueError(
-                f"The 'levels' parameter must be at most {MAX_LEVEL} integers from 1 to {MAX_LEVEL}. "
+                f"The 'levels' parameter must be integers of at least 1 that make at most {MAX_FEATURES} features. "
                 f"Got {self.levels!r} instead."
             )
