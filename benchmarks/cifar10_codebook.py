@@ -56,7 +56,7 @@ HASHES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 ACCURACIES = {f"accuracy-{name}": name for name in FEATURES}
 RUNS = (*ACCURACIES, *HASHES)
-PENALTIES = [0.03, 0.01, 0.003, 0.001]
+PENALTIES = [0.1, 0.03, 0.01, 0.003]
 
 
 def images_and_labels(path: str) -> tuple[Any, Any]:
@@ -100,7 +100,7 @@ def run(name: str, data: str, folder: Path) -> dict[str, Any]:
         result = retrieval(name, X, y, n_train=N_TRAIN, parameters=HASHES[name][1])
         return {**result, "features": facts}
     started = time.perf_counter()
-    result = accuracy(X, y, n_train=N_TRAIN, penalties=PENALTIES, n_iter=30)
+    result = accuracy(X, y, n_train=N_TRAIN, penalties=PENALTIES, n_iter=12)
     return {
         "run": name,
         **result,
