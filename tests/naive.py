@@ -192,3 +192,67 @@ def itq(X, rotation, *, n_iter):
         rotated = projected @ rotation
         errors.append(np.mean(np.sum((np.where(rotated > 0, 1.0, -1.0) - rotated) ** 2, axis=1)))
     return projected @ rotation, np.array(errors)
+
+
+def normalised_patches(image, patch_size, stride):
+    """All patches of an image (height, width, channels), mean 0, divided by the root of their variance + 10."""
+    height, width, _ = image.shape
+    rows = []
+    for top in range(0, height - patch_size + 1, stride):
+        for left in range(0, width - patch_size + 1, stride):
+            patch = image[top : top + patch_size, left : left + patch_size].astype(float).ravel()
+            rows.append((patch - patch.mean()) / np.sqrt(patch.var(ddof=1) + 10))
+    return np.array(rows)
+
+
+def matching_pursuit(signal, atoms, sparsity):
+    """Orthogonal matching pursuit: the atoms chosen, in order, and their least-squares weights."""
+    chosen, weights, left = [], np.zeros(0), signal.astype(float)
+    for _ in range(sparsity):
+        chosen.append(int(np.abs(atoms @ left).argmax()))
+        weights = np.linalg.lstsq(atoms[chosen].T.astype(float), signal.astype(float), rcond=None)[0]
+        left = signal - weights @ atoms[chosen]
+    return chosen, weights
+
+
+def update_atoms(atoms, signals, codes):
+    """K-SVD's pass over the atoms by one power step each, on dense codes (signals, atoms); returns both anew."""
+    atoms, codes = atoms.astype(float), codes.astype(float)
+    for j in range(len(atoms)):
+        users = np.flatnonzero(codes[:, j])
+        without = np.delete(np.arange(len(atoms)), j)
+        error = signals[users] - codes[np.ix_(users, without)] @ atoms[without]
+        direction = error.T @ codes[users, j]
+        if len(users) and np.linalg.norm(direction) > 1e-6:
+            atoms[j] = direction / np.linalg.norm(direction)
+            codes[users, j] = error @ atoms[j]
+    return atoms, codes
+
+
+def spherical_step(atoms, signals):
+    """One iteration of spherical k-means: each atom plus its signals times their correlations, of length one."""
+    total = atoms.astype(float)
+    for signal in signals.astype(float):
+        scores = atoms @ signal
+        best = np.abs(scores).argmax()
+        total[best] += scores[best] * signal
+    return total / np.linalg.norm(total, axis=1, keepdims=True)
+
+
+def pooled(scores, threshold, encoding, pooling, levels):
+    """Soft thresholds of ``scores`` (rows, columns, atoms), pooled over the cells of each level's grid."""
+    codes = {
+        "positive": np.maximum(scores - threshold, 0),
+        "absolute": np.maximum(np.abs(scores) - threshold, 0),
+        "split": np.maximum(np.concatenate([scores, -scores], axis=2) - threshold, 0),
+    }[encoding]
+    n_rows, n_columns, _ = scores.shape
+    out = []
+    for level in levels:
+        down = [int(np.floor(n_rows * i / level + 0.5)) for i in range(level + 1)]
+        across = [int(np.floor(n_columns * i / level + 0.5)) for i in range(level + 1)]
+        for i in range(level):
+            for j in range(level):
+                region = codes[down[i] : down[i + 1], across[j] : across[j + 1]]
+                out.append(region.mean(axis=(0, 1)) if pooling == "mean" else region.max(axis=(0, 1)))
+    return np.concatenate(out)

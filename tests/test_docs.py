@@ -35,6 +35,7 @@ def test_links_lead_somewhere(page):
             "parameters.md",
             ["hashgrove.FastHash", "hashgrove.BoostedTrees", "hashgrove.LinearSVM", "hashgrove.KernelSVM"],
         ),
+        ("parameters.md", ["hashgrove.Codebook"]),
     ],
 )
 def test_every_parameter_is_documented(page, names):

@@ -1,4 +1,4 @@
-"""Progress on stderr: of a fit (bits done, time left, loss so far) and of a download (bytes, time left)."""
+"""Progress on stderr: of a fit (bits or iterations done, time left, loss so far) and of a download (bytes, time left)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["report_download", "report_progress"]
+__all__ = ["report_download", "report_iterations", "report_progress"]
 
 SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 
@@ -19,15 +19,34 @@ SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 @contextmanager
 def report_progress(n_bits: int, *, done: int, verbose: int) -> Iterator[Callable[[BitRecord], None]]:
     """A callback that shows each `BitRecord`: a bar on a terminal, elsewhere lines if ``verbose`` > 1, or nothing."""
+
+    def line(record: BitRecord) -> str:
+        seconds = record.seconds_inference + record.seconds_learning
+        return f"bit {record.bit}: {_figures(record)}  {seconds:.2f} s"
+
+    with _report("learning bits", n_bits, done, verbose) as show:
+        yield lambda record: show(_figures(record), line(record))
+
+
+@contextmanager
+def report_iterations(what: str, n_iter: int, *, verbose: int) -> Iterator[Callable[[int, float], None]]:
+    """The same for a fit in iterations: a callback that shows the number of each, and the share of error left."""
+    with _report(what, n_iter, 0, verbose) as show:
+        yield lambda number, left: show(f"left {left:.4f}", f"{what}: iteration {number}: left {left:.4f}")
+
+
+@contextmanager
+def _report(what: str, total: int, done: int, verbose: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that shows one more step: figures beside the bar, or a line."""
     if verbose > 0 and sys.stderr.isatty():
-        with _bar(n_bits, done) as show:
+        with _bar(what, total, done) as show:
             yield show
     else:
         yield _print_line if verbose > 1 else _ignore
 
 
 @contextmanager
-def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
+def _bar(what: str, total: int, done: int) -> Iterator[Callable[[str, str], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -39,7 +58,7 @@ def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
     )
 
     columns = (
-        TextColumn("learning bits"),
+        TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("[dim]elapsed"),
@@ -49,20 +68,19 @@ def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
         TextColumn("{task.fields[figures]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("bits", total=n_bits, completed=done, figures="")
-        yield lambda record: progress.update(task, advance=1, figures=_figures(record))
+        task = progress.add_task(what, total=total, completed=done, figures="")
+        yield lambda figures, line: progress.update(task, advance=1, figures=figures)
 
 
 def _figures(record: BitRecord) -> str:
     return f"loss {record.objective:.4f}  error {record.training_error:.3f}"
 
 
-def _print_line(record: BitRecord) -> None:
-    seconds = record.seconds_inference + record.seconds_learning
-    print(f"bit {record.bit}: {_figures(record)}  {seconds:.2f} s", file=sys.stderr, flush=True)
+def _print_line(figures: str, line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
-def _ignore(record: BitRecord) -> None:
+def _ignore(figures: str, line: str) -> None:
     """Say nothing."""
 
 
