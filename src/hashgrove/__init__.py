@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hashgrove.codes import hamming, pack, unpack
     from hashgrove.encoders import Encoder
     from hashgrove.fasthash import FastHash
+    from hashgrove.features import Gist
     from hashgrove.functions import BoostedTrees, KernelSVM, LinearSVM
     from hashgrove.hasher import load
     from hashgrove.index import FlatIndex
@@ -28,6 +29,7 @@ _HOMES = {
     "codes": ["hamming", "pack", "unpack"],
     "encoders": ["Encoder"],
     "fasthash": ["FastHash"],
+    "features": ["Gist"],
     "functions": ["BoostedTrees", "KernelSVM", "LinearSVM"],
     "hasher": ["load"],
     "index": ["FlatIndex"],
@@ -45,6 +47,7 @@ __all__ = [  # noqa: RUF022
     "Encoder",
     "FastHash",
     "FlatIndex",
+    "Gist",
     "ICM",
     "ITQ",
     "KernelSVM",
