@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hashgrove.codes import hamming, pack, unpack
     from hashgrove.encoders import Encoder
     from hashgrove.fasthash import FastHash
-    from hashgrove.features import Gist
+    from hashgrove.features import Gist, OnnxFeatures
     from hashgrove.functions import BoostedTrees, KernelSVM, LinearSVM
     from hashgrove.hasher import load
     from hashgrove.index import FlatIndex
@@ -29,7 +29,7 @@ _HOMES = {
     "codes": ["hamming", "pack", "unpack"],
     "encoders": ["Encoder"],
     "fasthash": ["FastHash"],
-    "features": ["Gist"],
+    "features": ["Gist", "OnnxFeatures"],
     "functions": ["BoostedTrees", "KernelSVM", "LinearSVM"],
     "hasher": ["load"],
     "index": ["FlatIndex"],
@@ -54,6 +54,7 @@ __all__ = [  # noqa: RUF022
     "LSH",
     "LinearSVM",
     "ModelFileError",
+    "OnnxFeatures",
     "Report",
     "Spectral",
     "evaluate",

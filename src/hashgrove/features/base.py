@@ -127,9 +127,13 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Images in one task; it never depends on the number of threads."""
         return max(1, BATCH_PIXELS // (height * width))
 
+    def _image_size(self) -> tuple[int, int] | None:
+        """Height and width that the images are brought to, or must have."""
+        return check_size(getattr(self, "image_size", None), parameter="image_size")
+
     def _source(self, images: Any) -> ImageSource:
         """``images`` checked: array or paths, type, shape, and size where the extractor asks for one."""
-        size = check_size(getattr(self, "image_size", None), parameter="image_size")
+        size = self._image_size()
         resampling = getattr(self, "resampling", "bilinear")
         if isinstance(images, str | os.PathLike):
             raise ValueError(f"The 'images' parameter must be an array or a list of paths. Got the path {images!r}.")
