@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hashgrove.codes import hamming, pack, unpack
     from hashgrove.encoders import Encoder
     from hashgrove.fasthash import FastHash
-    from hashgrove.features import Gist, OnnxFeatures
+    from hashgrove.features import Gist, ImageEncoder, OnnxFeatures
     from hashgrove.functions import BoostedTrees, KernelSVM, LinearSVM
     from hashgrove.hasher import load
     from hashgrove.index import FlatIndex
@@ -29,7 +29,7 @@ _HOMES = {
     "codes": ["hamming", "pack", "unpack"],
     "encoders": ["Encoder"],
     "fasthash": ["FastHash"],
-    "features": ["Gist", "OnnxFeatures"],
+    "features": ["Gist", "ImageEncoder", "OnnxFeatures"],
     "functions": ["BoostedTrees", "KernelSVM", "LinearSVM"],
     "hasher": ["load"],
     "index": ["FlatIndex"],
@@ -50,6 +50,7 @@ __all__ = [  # noqa: RUF022
     "Gist",
     "ICM",
     "ITQ",
+    "ImageEncoder",
     "KernelSVM",
     "LSH",
     "LinearSVM",

@@ -1,4 +1,4 @@
-"""Progress of a fit on stderr: bits done, time left, loss so far."""
+"""Progress on stderr: bits of a fit or images done, time left, loss so far."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["report_progress"]
+__all__ = ["image_progress", "report_progress"]
 
 
 @contextmanager
@@ -24,7 +26,24 @@ def report_progress(n_bits: int, *, done: int, verbose: int) -> Iterator[Callabl
 
 
 @contextmanager
+def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
+    """A callback for the number of images done: a bar with the time left on a terminal, elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    with _progress("images") as progress:
+        task = progress.add_task("images", total=n_images, figures="")
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
 def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
+    with _progress("learning bits") as progress:
+        task = progress.add_task("bits", total=n_bits, completed=done, figures="")
+        yield lambda record: progress.update(task, advance=1, figures=_figures(record))
+
+
+def _progress(title: str) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -36,7 +55,7 @@ def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
     )
 
     columns = (
-        TextColumn("learning bits"),
+        TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("[dim]elapsed"),
@@ -45,9 +64,7 @@ def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[figures]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("bits", total=n_bits, completed=done, figures="")
-        yield lambda record: progress.update(task, advance=1, figures=_figures(record))
+    return Progress(*columns, console=Console(stderr=True))
 
 
 def _figures(record: BitRecord) -> str:

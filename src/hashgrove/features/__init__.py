@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from hashgrove import modelfile
 from hashgrove.features.base import FeatureExtractor
+from hashgrove.features.encoding import ImageEncoder
 from hashgrove.features.gist import Gist
 from hashgrove.features.network import OnnxFeatures
 from hashgrove.formats import PathLike
 
-__all__ = ["FEATURES", "FeatureExtractor", "Gist", "OnnxFeatures", "load", "rebuild"]
+__all__ = ["FEATURES", "FeatureExtractor", "Gist", "ImageEncoder", "OnnxFeatures", "load", "rebuild"]
 
 FEATURES: dict[str, type[FeatureExtractor]] = {extractor.name: extractor for extractor in (Gist, OnnxFeatures)}
 

@@ -113,6 +113,7 @@ class Gist(FeatureExtractor):
             )
         if not isinstance(self.colour, bool | np.bool_):
             raise ValueError(f"The 'colour' parameter must be True or False. Got {self.colour!r} instead.")
+        self._image_size()  # which checks it
 
     def _count_features(self) -> int:
         return int(sum(self.orientations) * self.n_blocks**2 * (3 if self.colour else 1))
