@@ -35,7 +35,7 @@ def _io(command: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         options.threads,
         click.option("--on-error", type=skip, default="raise", show_default=True, help="On a file that is no image."),
-        click.option("-o", "--output", required=True, metavar="FEATURES", help="The .npy file to write."),
+        click.option("-o", "--output", "target", required=True, metavar="FEATURES", help="The .npy file to write."),
         click.argument("images"),
     ):
         command = decorate(command)
@@ -49,7 +49,7 @@ _save = click.option("--save", metavar="FILE", help="Write the extractor, too, f
 @_io
 @_save
 @options.gist
-def gist(images: str, output: str, save: str | None, on_error: str, **settings: Any) -> None:
+def gist(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
     """GIST: orientations and scales in the blocks of a grid.
 
     \b
@@ -58,14 +58,14 @@ def gist(images: str, output: str, save: str | None, on_error: str, **settings: 
     """
     from hashgrove import Gist
 
-    _extract(Gist(**settings), images, output, save=save, on_error=on_error)
+    _extract(Gist(**settings), images, target, save=save, on_error=on_error)
 
 
 @features.command()
 @_io
 @_save
 @options.onnx
-def onnx(images: str, output: str, save: str | None, on_error: str, **settings: Any) -> None:
+def onnx(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
     """An output of an image network in an ONNX file.
 
     \b
@@ -74,13 +74,13 @@ def onnx(images: str, output: str, save: str | None, on_error: str, **settings: 
     """
     from hashgrove import OnnxFeatures
 
-    _extract(OnnxFeatures(**settings), images, output, save=save, on_error=on_error, inputs=(settings["path"],))
+    _extract(OnnxFeatures(**settings), images, target, save=save, on_error=on_error, inputs=(settings["path"],))
 
 
 @features.command()
 @click.argument("extractor")
 @_io
-def apply(extractor: str, images: str, output: str, on_error: str, n_jobs: int | None) -> None:
+def apply(extractor: str, images: str, target: str, on_error: str, n_jobs: int | None) -> None:
     """Features by an EXTRACTOR that --save wrote.
 
     \b
@@ -90,7 +90,7 @@ def apply(extractor: str, images: str, output: str, on_error: str, n_jobs: int |
     from hashgrove.features import load
 
     fitted = load(extractor).set_params(n_jobs=n_jobs)
-    _extract(fitted, images, output, save=None, on_error=on_error, inputs=(extractor,), fit=False)
+    _extract(fitted, images, target, save=None, on_error=on_error, inputs=(extractor,), fit=False)
 
 
 def _extract(
