@@ -256,3 +256,56 @@ def pooled(scores, threshold, encoding, pooling, levels):
                 region = codes[down[i] : down[i + 1], across[j] : across[j + 1]]
                 out.append(region.mean(axis=(0, 1)) if pooling == "mean" else region.max(axis=(0, 1)))
     return np.concatenate(out)
+
+
+def gist(image, *, orientations, n_blocks, prefilter):
+    """GIST of one image (h, w) or (h, w, 3) as in LMgist.m, in float64, one filter after the other.
+
+    A colour image gives the values of its three channels one after the other, which share stretch and contrast.
+    """
+    image = np.asarray(image, float)
+    image = image.reshape(*image.shape[:2], -1)
+    image = image - image.min()
+    image = 255 * image / image.max() if image.max() > 0 else image
+    image = _gist_prefilter(image, prefilter)
+    values = []
+    for channel in range(image.shape[2]):
+        padded = np.pad(image[:, :, channel], 32, mode="symmetric")
+        spectrum = np.fft.fft2(padded)
+        for scale, count in enumerate(orientations):
+            for number in range(count):
+                response = np.abs(np.fft.ifft2(spectrum * _gabor(padded.shape, scale, count, number)))
+                values += _block_means(response[32:-32, 32:-32], n_blocks)
+    return np.array(values)
+
+
+def _gist_prefilter(image, cycles):
+    image = np.pad(np.log(image + 1), ((5, 5), (5, 5), (0, 0)), mode="symmetric")
+    height, width, _ = image.shape
+    n = max(height, width) + max(height, width) % 2
+    image = np.pad(image, ((0, n - height), (0, n - width), (0, 0)), mode="symmetric")
+    x, y = np.meshgrid(np.arange(-n / 2, n / 2), np.arange(-n / 2, n / 2))
+    low = np.fft.fftshift(np.exp(-(x**2 + y**2) / (cycles / np.sqrt(np.log(2))) ** 2))[:, :, None]
+    image = image - np.fft.ifft2(np.fft.fft2(image, axes=(0, 1)) * low, axes=(0, 1)).real
+    power = image.mean(axis=2, keepdims=True) ** 2
+    contrast = np.sqrt(np.abs(np.fft.ifft2(np.fft.fft2(power, axes=(0, 1)) * low, axes=(0, 1))))
+    return (image / (0.2 + contrast))[5 : height - 5, 5 : width - 5]
+
+
+def _gabor(shape, scale, count, number):
+    height, width = shape
+    x, y = np.meshgrid(np.arange(-width / 2, width / 2), np.arange(-height / 2, height / 2))
+    radius, angle = np.fft.fftshift(np.sqrt(x**2 + y**2)), np.fft.fftshift(np.angle(x + 1j * y))
+    angle = angle + np.pi / count * number
+    angle = angle + 2 * np.pi * (angle < -np.pi) - 2 * np.pi * (angle > np.pi)
+    frequency, sharpness = 0.3 / 1.85**scale, 16 * count**2 / 32**2
+    return np.exp(-10 * 0.35 * (radius / width / frequency - 1) ** 2 - 2 * sharpness * np.pi * angle**2)
+
+
+def _block_means(response, n_blocks):
+    rows, columns = (np.fix(np.linspace(0, side, n_blocks + 1)).astype(int) for side in response.shape)
+    return [
+        response[rows[i] : rows[i + 1], columns[j] : columns[j + 1]].mean()
+        for i in range(n_blocks)
+        for j in range(n_blocks)
+    ]

@@ -33,7 +33,14 @@ def test_links_lead_somewhere(page):
     [
         (
             "parameters.md",
-            ["hashgrove.FastHash", "hashgrove.BoostedTrees", "hashgrove.LinearSVM", "hashgrove.KernelSVM"],
+            [
+                "hashgrove.FastHash",
+                "hashgrove.BoostedTrees",
+                "hashgrove.LinearSVM",
+                "hashgrove.KernelSVM",
+                "hashgrove.Gist",
+                "hashgrove.OnnxFeatures",
+            ],
         ),
         ("parameters.md", ["hashgrove.Codebook"]),
     ],

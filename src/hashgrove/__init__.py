@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hashgrove.codes import hamming, pack, unpack
     from hashgrove.encoders import Encoder
     from hashgrove.fasthash import FastHash
-    from hashgrove.features import Codebook, Gist
+    from hashgrove.features import Codebook, Gist, ImageEncoder, OnnxFeatures
     from hashgrove.functions import BoostedTrees, KernelSVM, LinearSVM
     from hashgrove.hasher import load
     from hashgrove.index import FlatIndex
@@ -29,7 +29,7 @@ _HOMES = {
     "codes": ["hamming", "pack", "unpack"],
     "encoders": ["Encoder"],
     "fasthash": ["FastHash"],
-    "features": ["Codebook", "Gist"],
+    "features": ["Codebook", "Gist", "ImageEncoder", "OnnxFeatures"],
     "functions": ["BoostedTrees", "KernelSVM", "LinearSVM"],
     "hasher": ["load"],
     "index": ["FlatIndex"],
@@ -51,10 +51,12 @@ __all__ = [  # noqa: RUF022
     "Gist",
     "ICM",
     "ITQ",
+    "ImageEncoder",
     "KernelSVM",
     "LSH",
     "LinearSVM",
     "ModelFileError",
+    "OnnxFeatures",
     "Report",
     "Spectral",
     "evaluate",

@@ -16,11 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashgrove import modelfile
 from hashgrove.encoders import ENCODERS, FEATURE_DTYPES, Encoder
+from hashgrove.features import FeatureExtractor, ImageEncoder, rebuild
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import evaluate
 
 __all__ = ["Hasher", "load"]
 
+FEATURES_PREFIX = "features."  # of the names of an extractor's arrays in a model file
 MAX_BITS = 2**16 - 1  # distances are uint16
 
 
@@ -72,8 +74,16 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
         return evaluate(FlatIndex(codes), codes, y, y, exclude_self=True, knn=None, **settings).map
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the encoder and the parameters to one file, atomically; `hashgrove.load` reads it."""
+    def save(self, path: str | os.PathLike[str], *, features: FeatureExtractor | None = None) -> None:
+        """Write the encoder and the parameters to one file, atomically; `hashgrove.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+        features : FeatureExtractor, optional
+            The fitted extractor of the features that the hasher was trained on; with it the file goes from images
+            to codes.
+        """
         check_is_fitted(self, "encoder_")
         names = {kind: name for name, kind in ENCODERS.items()}
         if type(self.encoder_) not in names:
@@ -81,7 +91,7 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"A hasher whose hash functions are {self.encoder_} cannot be saved: a model file holds arrays only, "
                 "no pickled objects. Use a hash function of hashgrove or a linear classifier, or joblib.dump."
             )
-        header = {
+        header: dict[str, Any] = {
             "hasher": type(self).__name__,
             "encoder": names[type(self.encoder_)],
             "n_bits": self.encoder_.n_bits,
@@ -92,7 +102,13 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 if name not in self.not_saved
             },
         }
-        modelfile.write(path, kind="encoder", header=header, arrays=self.encoder_.arrays())
+        arrays = self.encoder_.arrays()
+        if features is not None:
+            check_is_fitted(features, "n_features_")
+            ImageEncoder(features, self.encoder_)  # which checks that they fit together
+            header["features"] = {"name": features.name, "parameters": features.parameters()}
+            arrays |= {FEATURES_PREFIX + name: array for name, array in features.arrays().items()}
+        modelfile.write(path, kind="encoder", header=header, arrays=arrays)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -100,15 +116,25 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def load(path: str | os.PathLike[str]) -> Encoder:
-    """Read an encoder from a model file; the file is untrusted and is checked whole before it is used."""
+def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
+    """Read an encoder from a model file, or an `ImageEncoder` where the file holds the features, too.
+
+    The file is untrusted and is checked whole before it is used.
+    """
     header, arrays = modelfile.read(path, kind="encoder")
     encoder_class = ENCODERS.get(str(header.get("encoder")))
     if encoder_class is None:
         raise modelfile.ModelFileError(
             f"{os.fspath(path)}: unknown encoder {header.get('encoder')!r}; this version knows {sorted(ENCODERS)}"
         )
+    own = {name: array for name, array in arrays.items() if not name.startswith(FEATURES_PREFIX)}
     try:
-        return encoder_class.from_arrays(arrays)
+        encoder = encoder_class.from_arrays(own if "features" in header else arrays)
+        if "features" not in header:
+            return encoder
+        others = {name.removeprefix(FEATURES_PREFIX): arrays[name] for name in arrays.keys() - own.keys()}
+        return ImageEncoder(rebuild(path, header["features"], others), encoder)
+    except modelfile.ModelFileError:
+        raise
     except ValueError as error:
         raise modelfile.ModelFileError(f"{os.fspath(path)}: {error}") from error

@@ -1,4 +1,4 @@
-"""Progress on stderr: of a fit (bits or iterations done, time left, loss so far) and of a download (bytes, time left)."""
+"""Progress on stderr: of a fit (bits or iterations), of images and of a download, each with the time left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["report_download", "report_iterations", "report_progress"]
+__all__ = ["image_progress", "report_download", "report_iterations", "report_progress"]
 
 SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 
@@ -36,52 +38,14 @@ def report_iterations(what: str, n_iter: int, *, verbose: int) -> Iterator[Calla
 
 
 @contextmanager
-def _report(what: str, total: int, done: int, verbose: int) -> Iterator[Callable[[str, str], None]]:
-    """A callback that shows one more step: figures beside the bar, or a line."""
-    if verbose > 0 and sys.stderr.isatty():
-        with _bar(what, total, done) as show:
-            yield show
-    else:
-        yield _print_line if verbose > 1 else _ignore
-
-
-@contextmanager
-def _bar(what: str, total: int, done: int) -> Iterator[Callable[[str, str], None]]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[dim]elapsed"),
-        TimeElapsedColumn(),
-        TextColumn("[dim]left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total, completed=done, figures="")
-        yield lambda figures, line: progress.update(task, advance=1, figures=figures)
-
-
-def _figures(record: BitRecord) -> str:
-    return f"loss {record.objective:.4f}  error {record.training_error:.3f}"
-
-
-def _print_line(figures: str, line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _ignore(figures: str, line: str) -> None:
-    """Say nothing."""
+def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
+    """A callback for the number of images done: a bar with the time left on a terminal, elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    with _progress("images") as progress:
+        task = progress.add_task("images", total=n_images, figures="")
+        yield lambda done: progress.update(task, completed=done)
 
 
 @contextmanager
@@ -125,3 +89,50 @@ class _DownloadLines:
         left = f"{(total - done) / speed:.0f} s left" if speed and done < total else ""
         line = f"{self.file}: {done / 1e6:.1f} of {total / 1e6:.1f} MB  {left}"
         print(line.rstrip(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _report(what: str, total: int, done: int, verbose: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that shows one more step: figures beside the bar, or a line."""
+    if not (verbose > 0 and sys.stderr.isatty()):
+        yield _print_line if verbose > 1 else _ignore
+        return
+    with _progress(what) as progress:
+        task = progress.add_task(what, total=total, completed=done, figures="")
+        yield lambda figures, line: progress.update(task, advance=1, figures=figures)
+
+
+def _progress(title: str) -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[dim]elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("[dim]left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def _figures(record: BitRecord) -> str:
+    return f"loss {record.objective:.4f}  error {record.training_error:.3f}"
+
+
+def _print_line(figures: str, line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _ignore(figures: str, line: str) -> None:
+    """Say nothing."""

@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from hashgrove import modelfile
 from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.codebook import Codebook
+from hashgrove.features.encoding import ImageEncoder
 from hashgrove.features.gist import Gist
+from hashgrove.features.network import OnnxFeatures
 from hashgrove.formats import PathLike
 
-__all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "load", "rebuild"]
+__all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "ImageEncoder", "OnnxFeatures", "load", "rebuild"]
 
-FEATURES: dict[str, type[FeatureExtractor]] = {extractor.name: extractor for extractor in (Codebook, Gist)}
+FEATURES: dict[str, type[FeatureExtractor]] = {
+    extractor.name: extractor for extractor in (Gist, Codebook, OnnxFeatures)
+}
 
 
 def load(path: PathLike) -> FeatureExtractor:

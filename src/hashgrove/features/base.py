@@ -127,9 +127,13 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Images in one task; it never depends on the number of threads."""
         return max(1, BATCH_PIXELS // (height * width))
 
+    def _image_size(self) -> tuple[int, int] | None:
+        """Height and width that the images are brought to, or must have."""
+        return check_size(getattr(self, "image_size", None), parameter="image_size")
+
     def _source(self, images: Any) -> ImageSource:
         """``images`` checked: array or paths, type, shape, and size where the extractor asks for one."""
-        size = check_size(getattr(self, "image_size", None), parameter="image_size")
+        size = self._image_size()
         resampling = getattr(self, "resampling", "bilinear")
         if isinstance(images, str | os.PathLike):
             raise ValueError(f"The 'images' parameter must be an array or a list of paths. Got the path {images!r}.")
@@ -149,8 +153,30 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return ImageSource(array, size, resampling)
 
-    def _blocks(self, source: ImageSource, on_error: str) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
-        """Number of images done, numbers of the images of a batch, their features; some batches are in memory."""
+    def blocks(
+        self, images: Images, *, on_error: str = "raise", n_jobs: int | None = None
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
+        """Features batch by batch, in order; a few batches a thread are in memory at a time.
+
+        Parameters
+        ----------
+        images : uint8 array, or list of paths
+        on_error : {"raise", "skip"}
+            What becomes of an image file that cannot be used: an error, or a warning that names it and no row.
+        n_jobs : int, optional
+            Threads; None = the parameter of the extractor.
+
+        Yields
+        ------
+        done : int
+            Number of images so far.
+        kept : int64 array
+            Which of the images have a row in this batch.
+        features : array of shape (len(kept), n_features_)
+        """
+        check_is_fitted(self, "n_features_")
+        check_on_error(on_error)
+        source, n_jobs = self._source(images), self.n_jobs if n_jobs is None else n_jobs
         n_images = BATCH_FILES if source.shape is None else self._images_per_batch(*source.shape)
 
         def of_batch(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any], list[ImageFileError]]:
@@ -160,19 +186,18 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return kept, self._features(batch).astype(self.output_dtype, copy=False), errors
 
         batches = chunks(len(source), n_images)
-        for first, last in chunks(len(batches), BATCHES_IN_FLIGHT * available_threads(self.n_jobs)):
-            results = run(of_batch, batches[first:last], n_jobs=self.n_jobs)
+        for first, last in chunks(len(batches), BATCHES_IN_FLIGHT * available_threads(n_jobs)):
+            results = run(of_batch, batches[first:last], n_jobs=n_jobs)
             for (_, stop), (kept, features, errors) in zip(batches[first:last], results, strict=True):
                 for error in errors:
-                    warnings.warn(f"{error}; skipped", UserWarning, stacklevel=3)
+                    warnings.warn(f"{error}; skipped", UserWarning, stacklevel=2)
                 yield stop, kept, features
 
     def transform(self, images: Images) -> NDArray[Any]:
         """Features of ``images``, shape (n, n_features_)."""
         check_is_fitted(self, "n_features_")
-        source = self._source(images)
-        out = np.empty((len(source), self.n_features_), self.output_dtype)
-        for _, kept, features in self._blocks(source, "raise"):
+        out = np.empty((len(self._source(images)), self.n_features_), self.output_dtype)
+        for _, kept, features in self.blocks(images):
             out[kept] = features
         return out
 
@@ -202,12 +227,10 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Shape of the matrix in the file.
         """
         check_is_fitted(self, "n_features_")
-        check_on_error(on_error)
-        source = self._source(images)
         n_rows = 0
         with atomic_write(path) as file:
-            start = _write_header(file, (len(source), self.n_features_), self.output_dtype)
-            for done, kept, features in self._blocks(source, on_error):
+            start = _write_header(file, (n_rows, self.n_features_), self.output_dtype)
+            for done, kept, features in self.blocks(images, on_error=on_error):
                 file.write(np.ascontiguousarray(features, self.output_dtype.newbyteorder("<")).data)
                 n_rows += len(kept)
                 if callback is not None:

@@ -113,6 +113,7 @@ class Gist(FeatureExtractor):
             )
         if not isinstance(self.colour, bool | np.bool_):
             raise ValueError(f"The 'colour' parameter must be True or False. Got {self.colour!r} instead.")
+        self._image_size()  # which checks it
 
     def _count_features(self) -> int:
         return int(sum(self.orientations) * self.n_blocks**2 * (3 if self.colour else 1))
@@ -153,14 +154,15 @@ def _is_count(value: Any) -> bool:
 
 def _channels(batch: NDArray[np.uint8], *, colour: bool) -> NDArray[np.float32]:
     """Float images (n, channels, h, w), each stretched so that its values go from 0 to 255."""
-    values = batch.astype(np.float32)
+    values: NDArray[Any] = batch.astype(np.float32)
     if colour:
         values = np.ascontiguousarray(np.moveaxis(values, 3, 1))
     else:
         values = (values.mean(axis=3) if batch.ndim == 4 else values)[:, None]
     values -= values.min(axis=(1, 2, 3), keepdims=True)
     top = values.max(axis=(1, 2, 3), keepdims=True)
-    return values * (np.float32(255) / np.where(top > 0, top, np.float32(1)))
+    values *= np.float32(255) / np.where(top > 0, top, np.float32(1))
+    return values
 
 
 def _mirrored(images: NDArray[np.float32], rows: tuple[int, int], columns: tuple[int, int]) -> NDArray[np.float32]:
