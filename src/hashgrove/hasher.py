@@ -28,7 +28,8 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of all hashers: a scikit-learn transformer from features to packed codes.
 
     A subclass has the parameters ``n_bits`` and ``random_state``; its `fit` calls `_check_n_bits`, `_seed` and
-    `_check_X(X, reset=True)` and sets `encoder_`. The rest is here.
+    `_check_X(X, reset=True)` and sets `encoder_`. Where the data limit the length of a code it overrides `max_bits` and
+    passes ``X`` to `_check_n_bits`; where nothing is random it says ``seeded = False``. The rest is here.
     """
 
     n_bits: int

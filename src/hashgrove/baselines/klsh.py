@@ -14,7 +14,8 @@ from hashgrove.hasher import Hasher
 
 __all__ = ["KLSH"]
 
-EIGENVALUE_FLOOR = 1e-8  # of the largest one; what is below it is rounding error
+EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it would be mostly rounding error
+ROUNDING = 1e-14  # for each point of a kernel matrix with a diagonal of 1
 
 
 class KLSH(Hasher):
@@ -101,5 +102,5 @@ class KLSH(Hasher):
 def _inverse_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """K^(-1/2) of a symmetric, positive semi-definite matrix, on the directions where it is not zero."""
     values, vectors = np.linalg.eigh(matrix)
-    kept = values > EIGENVALUE_FLOOR * max(values[-1], 1e-300)
+    kept = values > max(EIGENVALUE_FLOOR * values[-1], ROUNDING * len(matrix))
     return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T

@@ -191,11 +191,12 @@ def _largest(weights: dict[int, NDArray[np.float64]], n_functions: int, *, produ
     best: list[_Function] = []
     for direction, values in weights.items():
         start = [constant, *best] if products else [constant]
+        least = best[-1].weight if len(best) == n_functions else 0.0
         best += [
             _Function(function.weight * float(value), (*function.factors, (direction, i)))
             for i, value in enumerate(values[:n_functions])
-            if value > 0
             for function in start
+            if function.weight * value > least
         ]
         best = sorted(best, key=lambda function: -function.weight)[:n_functions]
     return [function for function in best if function.weight > MIN_WEIGHT * best[0].weight]

@@ -107,10 +107,12 @@ class STH(Hasher):
 class STHs(STH):
     """Supervised self-taught hashing: `STH` whose graph links a point to its nearest similar ones only.
 
-    Parameters, cost and deviations are those of `STH`, and
+    Cost and deviations are those of `STH`.
 
     Parameters
     ----------
+    n_bits, n_neighbors, C, random_state
+        As for `STH`.
     min_shared : int
         With a tag matrix: points that share this many tags are similar.
 

@@ -25,9 +25,6 @@ class Points:
         self._points = points - self._centre
         self._norms = np.einsum("ij,ij->i", self._points, self._points)
 
-    def __len__(self) -> int:
-        return len(self._points)
-
     def squared_distances(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Shape (rows of X, points); never negative."""
         X = X - self._centre
