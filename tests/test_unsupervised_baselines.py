@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -342,6 +344,17 @@ class TestSTH:
         near = NearestNeighbors(n_neighbors=4).fit(X[:200]).kneighbors(X[:200])
         for i in range(200):
             assert set(near[1][i, 1:]) <= set(graph[[i]].indices)
+
+    def test_no_chunk_of_distances_is_kept(self, monkeypatch):
+        rows = np.random.default_rng(0).normal(size=(2000, 4))
+        monkeypatch.setattr(sth_module, "VALUES_PER_CHUNK", 20_000)
+        tracemalloc.start()
+        try:
+            sth_module._neighbour_graph(rows, 5, None)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < len(rows) ** 2  # bytes; all distances would take four times that
 
     def test_functions_predict_the_training_bits(self):
         hasher = STH(16).fit(X[TRAIN])

@@ -118,7 +118,8 @@ class STHs(STH):
 
     Notes
     -----
-    With class labels the graph falls apart into the classes, and the smoothest eigenvectors tell these apart.
+    With class labels the graph falls apart into the classes, and the smoothest eigenvectors, one less than there are
+    classes, tell these apart. Further ones split the classes within: longer codes find the classes less well.
 
     References
     ----------
@@ -178,7 +179,7 @@ def _neighbour_graph(X: NDArray[Any], n_neighbors: int, mask: Mask | None) -> sp
         if mask is not None:
             squared[~mask(start, stop)] = np.inf
         squared[np.arange(stop - start), np.arange(start, stop)] = np.inf  # a point is not its own neighbour
-        columns = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors]
+        columns = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors].copy()  # a view would keep it all
         return columns, np.take_along_axis(squared, columns, axis=1)
 
     parts = run(nearest, chunks(n, max(1, VALUES_PER_CHUNK // n)))
