@@ -179,6 +179,46 @@ def kernel_scores(X, *, support, weights, bias, gamma):
     return linear_scores(bumps, weights=weights, bias=bias)
 
 
+def sinusoid_scores(X, *, weights, phase):
+    """Scores of the Sinusoid encoder."""
+    return np.cos(linear_scores(X, weights=weights, bias=phase))
+
+
+def sphere_scores(X, *, centres, radii):
+    """Scores of the Spheres encoder, one distance at a time."""
+    return np.array([[r**2 - sum((x - c) ** 2) for c, r in zip(centres, radii, strict=True)] for x in X])
+
+
+def tabulated_scores(X, *, directions, low, high, values):
+    """Scores of the Tabulated encoder, one function of one row at a time."""
+    out = np.ones((len(X), directions.shape[1]))
+    for f, b in np.ndindex(*low.shape):
+        knots = np.linspace(low[f, b], high[f, b], values.shape[2])
+        for i, x in enumerate(X):
+            out[i, b] *= np.interp(sum(x * directions[f, b]), knots, values[f, b])
+    return out
+
+
+def anchor_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_nearest):
+    """Scores of the Anchors encoder, one row at a time."""
+    out = []
+    for x in X:
+        squared = [sum((x - a) ** 2) for a in anchors]
+        near = sorted(range(len(anchors)), key=squared.__getitem__)[: int(n_nearest)]
+        z = {j: np.exp(-squared[j] / bandwidth**2) for j in near}
+        y = [sum(z[j] * w[j] for j in near) / sum(z.values()) for w in weights]
+        out.append([slopes[int(v > 0), b] * v + intercepts[int(v > 0), b] for b, v in enumerate(y)])
+    return np.array(out)
+
+
+def lloyd(X, centres, *, max_iter):
+    """k-means from given centres, one row at a time; no centre may lose all rows."""
+    for _ in range(max_iter):
+        labels = np.array([np.argmin([sum((x - c) ** 2) for c in centres]) for x in X])
+        centres = np.array([X[labels == j].mean(axis=0) for j in range(len(centres))])
+    return centres
+
+
 def itq(X, rotation, *, n_iter):
     """Scores and errors of iterative quantisation; the largest entry of an axis is positive."""
     centred = X - X.mean(axis=0)

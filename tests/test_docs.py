@@ -54,6 +54,15 @@ def test_every_parameter_is_documented(page, names):
             assert f"`{parameter}`" in text, f"{name}: {parameter}"
 
 
+def test_every_baseline_and_its_parameters_are_documented():
+    from hashgrove.baselines import BASELINES
+
+    text = (ROOT / "docs" / "baselines.md").read_text()
+    for name, make in BASELINES.items():
+        for word in (name, make.__name__, *make().get_params(deep=False)):
+            assert f"`{word}`" in text, f"{name}: {word}"
+
+
 def test_version_is_the_same_everywhere():
     from hashgrove import __version__
 

@@ -30,22 +30,39 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of all hashers: a scikit-learn transformer from features to packed codes.
 
     A subclass has the parameters ``n_bits`` and ``random_state``; its `fit` calls `_check_n_bits`, `_seed` and
-    `_check_X(X, reset=True)` and sets `encoder_`. The rest is here.
+    `_check_X(X, reset=True)` and sets `encoder_`. Where the data limit the length of a code it overrides `max_bits` and
+    passes ``X`` to `_check_n_bits`; where nothing is random it says ``seeded = False``. The rest is here.
     """
 
     n_bits: int
     random_state: Any
     encoder_: Encoder
     n_features_in_: int
+    seeded: ClassVar[bool] = True  # whether `random_state` changes what is learned
     not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose", "callbacks", "warm_start"})
 
-    def _check_X(self, X: ArrayLike, *, reset: bool = False, finite: bool = True) -> NDArray[Any]:
-        return validate_data(self, X, reset=reset, dtype=FEATURE_DTYPES, ensure_all_finite=finite)
+    def max_bits(self, *, n_samples: int, n_features: int) -> int:
+        """The longest code that can be learned from data of this shape."""
+        return MAX_BITS
 
-    def _check_n_bits(self) -> int:
+    def _check_X(self, X: ArrayLike, *, reset: bool = False, finite: bool = True, min_samples: int = 1) -> NDArray[Any]:
+        return validate_data(
+            self, X, reset=reset, dtype=FEATURE_DTYPES, ensure_all_finite=finite, ensure_min_samples=min_samples
+        )
+
+    def _check_n_bits(self, X: NDArray[Any] | None = None) -> int:
+        """`n_bits` as an integer; with ``X``, also no more than `max_bits` of its shape."""
         n_bits = self.n_bits
         if not isinstance(n_bits, int | np.integer) or isinstance(n_bits, bool) or not 1 <= n_bits <= MAX_BITS:
             raise ValueError(f"The 'n_bits' parameter must be an integer from 1 to {MAX_BITS}. Got {n_bits!r} instead.")
+        if X is not None:
+            limit = self.max_bits(n_samples=X.shape[0], n_features=X.shape[1])
+            if n_bits > limit:
+                raise ValueError(
+                    f"The 'n_bits' parameter must be at most {limit} for {type(self).__name__} with "
+                    f"n_samples={X.shape[0]}, n_features={X.shape[1]}. Got {n_bits} instead. Use fewer bits, or LSH or "
+                    "FastHash, which have no such limit."
+                )
         return int(n_bits)
 
     def _seed(self) -> int:

@@ -99,3 +99,15 @@ class Encoder(ABC):
         encoder = cls(**arrays)
         encoder._check()
         return encoder
+
+    def _check_floats(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise ValueError unless each array named in ``shapes`` is finite float64 of that shape, and not empty."""
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.dtype != np.float64 or array.shape != shape or 0 in shape:
+                raise ValueError(
+                    f"the array {name!r} must be float64, not empty, and fit the other arrays. "
+                    f"Got {array.dtype} of shape {array.shape}."
+                )
+            if not np.isfinite(array).all():
+                raise ValueError(f"the array {name!r} must be finite. Got NaN or infinity.")
