@@ -5,10 +5,11 @@ that a model file can hold.
 """
 
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
+from hashgrove.encoders.class_scores import ClassScores
 from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.trees import Trees
 
-__all__ = ["ENCODERS", "FEATURE_DTYPES", "Encoder", "Kernel", "Linear", "Trees"]
+__all__ = ["ENCODERS", "FEATURE_DTYPES", "ClassScores", "Encoder", "Kernel", "Linear", "Trees"]
 
-ENCODERS: dict[str, type[Encoder]] = {"linear": Linear, "kernel": Kernel, "trees": Trees}
+ENCODERS: dict[str, type[Encoder]] = {"linear": Linear, "kernel": Kernel, "trees": Trees, "class-scores": ClassScores}
