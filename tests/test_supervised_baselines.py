@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,22 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from hashgrove import Affinity, FastHash, KernelSVM, LinearSVM
-from hashgrove.baselines import BRE, CCAITQ, COSDISH, ITQ, KSH, LSH, MLH, SDH, SPLH, ClassifierOutput, bre, ksh, mlh
+from hashgrove.baselines import (
+    BASELINES,
+    BRE,
+    CCAITQ,
+    COSDISH,
+    ITQ,
+    KSH,
+    LSH,
+    MLH,
+    SDH,
+    SPLH,
+    ClassifierOutput,
+    bre,
+    ksh,
+    mlh,
+)
 from hashgrove.baselines.anchors import Anchors
 from hashgrove.baselines.classifier_output import ScoredClassifier, code_book
 from hashgrove.baselines.cosdish import solve_quadratic, update_columns
@@ -502,3 +518,10 @@ def test_two_step_hashing_is_fasthash_with_other_slots():
     assert not np.array_equal(hasher.transform(X), other.transform(X))
     assert isinstance(hasher.encoder_, Kernel)
     assert hasher.score(X[TEST], Y[TEST]) > 0.8
+
+
+def test_every_parameter_is_documented():
+    page = (Path(__file__).parent.parent / "docs" / "baselines-supervised.md").read_text()
+    for name in QUICK:
+        for parameter, default in BASELINES[name]().get_params(deep=False).items():
+            assert f"`{parameter}`" in page, (name, parameter, default)
