@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 
@@ -349,3 +349,25 @@ def _block_means(response, n_blocks):
         for i in range(n_blocks)
         for j in range(n_blocks)
     ]
+
+
+def gradient(function, point, step=1e-6):
+    """Derivatives of ``function`` at ``point`` by central differences."""
+    out = []
+    for axis in np.eye(len(point)):
+        out.append((function(point + step * axis) - function(point - step * axis)) / (2 * step))
+    return np.array(out)
+
+
+def cut_cost(costs, bits):
+    """Sum of the costs of pairs whose bits differ; ``costs`` is upper triangular."""
+    n = len(bits)
+    return sum(costs[i, j] for i in range(n) for j in range(i + 1, n) if bits[i] != bits[j])
+
+
+def least_on_line(features, weights, q, costs):
+    """Least `cut_cost` of the signs of weights @ features over all values of weight q."""
+    rest = weights @ features - weights[q] * features[q]
+    edges = sorted(-r / f for r, f in zip(rest, features[q], strict=True) if f != 0)
+    values = [edges[0] - 1, *((a + b) / 2 for a, b in pairwise(edges)), edges[-1] + 1]
+    return min(cut_cost(costs, rest + value * features[q] > 0) for value in values)

@@ -99,7 +99,7 @@ class Affinity:
         def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
             return draw_by_class(classes, by_class, starts, *limits, seed, start, stop)
 
-        return cls._from_draws(draw_rows, n_points=len(y), classes=classes.astype(np.int32), n_jobs=n_jobs)
+        return cls._from_draws(draw_rows, n_points=len(classes), classes=classes.astype(np.int32), n_jobs=n_jobs)
 
     @classmethod
     def from_tags(

@@ -12,7 +12,7 @@ from hashgrove.baselines.pca import principal_directions
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 
-__all__ = ["ITQ"]
+__all__ = ["ITQ", "quantising_rotation"]
 
 
 class ITQ(Hasher):
@@ -65,18 +65,36 @@ class ITQ(Hasher):
         rng = np.random.default_rng(self._seed())
         mean, directions = principal_directions(X, self.n_bits)
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
-        rotation = np.linalg.qr(rng.standard_normal((self.n_bits, self.n_bits)))[0]
-        errors = np.empty(self.n_iter)
-        rotated = projected @ rotation
-        for iteration in range(self.n_iter):
-            left, _, right = np.linalg.svd(projected.T @ _signs(rotated))
-            rotation = left @ right
-            rotated = projected @ rotation
-            errors[iteration] = np.square(_signs(rotated) - rotated).sum() / len(X)
+        rotation, self.quantisation_error_ = quantising_rotation(
+            projected, n_bits=self.n_bits, n_iter=self.n_iter, rng=rng
+        )
         weights = rotation.T @ directions
         self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
-        self.quantisation_error_ = errors
         return self
+
+
+def quantising_rotation(
+    projected: NDArray[np.float64], *, n_bits: int, n_iter: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A rotation R that brings ``projected`` near to signs, and the mean of ||sign(v R) - v R||^2 after each iteration.
+
+    With fewer dimensions than bits, R turns the data within ``n_bits`` dimensions as if padded with zeros: its shape is
+    (n_dimensions, n_bits) and R R' = 1.
+
+    >>> v = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    >>> R, errors = quantising_rotation(v, n_bits=2, n_iter=20, rng=np.random.default_rng(0))
+    >>> np.abs(v @ R).round(3)[0].tolist(), round(float(errors[-1]), 3)
+    ([0.707, 0.707], 0.172)
+    """
+    rotation = np.linalg.qr(rng.standard_normal((n_bits, n_bits)))[0][: projected.shape[1]]
+    errors = np.empty(n_iter)
+    rotated = projected @ rotation
+    for iteration in range(n_iter):
+        left, _, right = np.linalg.svd(projected.T @ _signs(rotated), full_matrices=False)
+        rotation = left @ right
+        rotated = projected @ rotation
+        errors[iteration] = np.square(_signs(rotated) - rotated).sum() / len(projected)
+    return rotation, errors
 
 
 def _signs(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ that a model file can hold.
 
 from hashgrove.encoders.anchors import Anchors
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
+from hashgrove.encoders.class_scores import ClassScores
 from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.sinusoid import Sinusoid
@@ -17,6 +18,7 @@ __all__ = [
     "ENCODERS",
     "FEATURE_DTYPES",
     "Anchors",
+    "ClassScores",
     "Encoder",
     "Kernel",
     "Linear",
@@ -30,6 +32,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "linear": Linear,
     "kernel": Kernel,
     "trees": Trees,
+    "class-scores": ClassScores,
     "sinusoid": Sinusoid,
     "tabulated": Tabulated,
     "spheres": Spheres,
