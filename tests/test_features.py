@@ -51,6 +51,8 @@ def write_files(images, folder):
 
 
 class TestContract:
+    """What `check_estimator` would ask, for it hands 2-D matrices of real numbers to every estimator."""
+
     def test_parameters(self, extractor):
         copy = clone(extractor)
         assert copy.get_params() == extractor.get_params()
@@ -135,6 +137,13 @@ class TestContract:
     def test_in_a_pipeline(self, extractor, images):
         codes = make_pipeline(extractor, LSH(8, random_state=0)).fit_transform(images)
         assert codes.shape == (len(images), 1)
+
+
+def test_pillow_is_needed_for_files_and_sizes_only(images, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert Gist(image_size=16).fit_transform(images).shape == (11, 512)
+    with pytest.raises(ValueError, match=r"pip install 'hashgrove\[images\]'"):
+        Gist(image_size=8).fit_transform(images)
 
 
 class TestModelFile:
