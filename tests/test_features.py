@@ -19,6 +19,7 @@ import tiny_onnx
 from hashgrove import LSH, FastHash, Gist, ImageEncoder, LinearSVM, ModelFileError, OnnxFeatures, load, modelfile
 from hashgrove import features as features_module
 from hashgrove.features import FEATURES
+from hashgrove.features.images import ImageFileError
 from hashgrove.features.onnxfile import refuse_external_data
 
 PARAMETERS = {
@@ -272,6 +273,15 @@ class TestGist:
         [name] = wrong
         with pytest.raises(ValueError, match=f"The '{name}' parameter must be .*Got .*instead"):
             Gist(**wrong).fit(images)
+
+    def test_files_of_several_sizes_need_an_image_size(self, images, tmp_path):
+        paths = write_files(np.concatenate([images, images]), tmp_path)  # more than one batch
+        Image.fromarray(images[0, :10, :10]).save(paths[-1])
+        Image.fromarray(images[0, :10, :10]).save(paths[-2])
+        for wrong in (paths, [*paths[:16], *paths[-2:]]):
+            with pytest.raises(ImageFileError, match=r"2[01]\.png: must be .*image_size|2[01]\.png: must be 16 x 16"):
+                Gist().fit(wrong).transform(wrong)
+        assert Gist(image_size=12).fit_transform(paths).shape == (22, 512)
 
     def test_fewer_pixels_than_blocks(self):
         with pytest.raises(ValueError, match="at least 4 x 4 pixels"):
