@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 import tiny_onnx
 from hashgrove import Gist, ImageEncoder, OnnxFeatures, load
 from hashgrove import features as features_module
+from hashgrove.progress import image_progress
 from test_cli import call, fails, run
 
 N = 60
@@ -155,6 +156,25 @@ def test_errors(here, capsys, arguments, code, match):
     Path("empty.txt").write_text("\n")
     np.save("y2.npy", np.zeros((N, 5)))
     fails(capsys, *arguments.split(), code=code, match=match)
+
+
+def test_progress_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with image_progress(40) as show:
+        show(10)
+        show(40)
+    assert "40/40" in capsys.readouterr().err
+
+
+def test_a_list_of_names_refuses_line_breaks(here, capsys, tmp_path):
+    os.link("digits/a/01.png", tmp_path / "a\nb.png")
+    fails(capsys, "features", "gist", str(tmp_path), "-o", "Z.npy", code=1, match="no image with a line break")
+
+
+def test_names_that_cannot_be_written_are_known_before_the_work(here, capsys):
+    Path("W.names.txt").mkdir(exist_ok=True)
+    fails(capsys, "features", "gist", "digits", "-o", "W.npy", code=1, match=r"W\.names\.txt: must be a regular file")
+    assert not Path("W.npy").exists()
 
 
 @pytest.mark.parametrize("command", ["gist", "onnx", "apply"])

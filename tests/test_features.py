@@ -19,6 +19,7 @@ import tiny_onnx
 from hashgrove import LSH, FastHash, Gist, ImageEncoder, LinearSVM, ModelFileError, OnnxFeatures, load, modelfile
 from hashgrove import features as features_module
 from hashgrove.features import FEATURES
+from hashgrove.features.images import ImageFileError
 from hashgrove.features.onnxfile import refuse_external_data
 
 PARAMETERS = {
@@ -51,6 +52,8 @@ def write_files(images, folder):
 
 
 class TestContract:
+    """What `check_estimator` would ask, for it hands 2-D matrices of real numbers to every estimator."""
+
     def test_parameters(self, extractor):
         copy = clone(extractor)
         assert copy.get_params() == extractor.get_params()
@@ -135,6 +138,13 @@ class TestContract:
     def test_in_a_pipeline(self, extractor, images):
         codes = make_pipeline(extractor, LSH(8, random_state=0)).fit_transform(images)
         assert codes.shape == (len(images), 1)
+
+
+def test_pillow_is_needed_for_files_and_sizes_only(images, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert Gist(image_size=16).fit_transform(images).shape == (11, 512)
+    with pytest.raises(ValueError, match=r"pip install 'hashgrove\[images\]'"):
+        Gist(image_size=8).fit_transform(images)
 
 
 class TestModelFile:
@@ -263,6 +273,15 @@ class TestGist:
         [name] = wrong
         with pytest.raises(ValueError, match=f"The '{name}' parameter must be .*Got .*instead"):
             Gist(**wrong).fit(images)
+
+    def test_files_of_several_sizes_need_an_image_size(self, images, tmp_path):
+        paths = write_files(np.concatenate([images, images]), tmp_path)  # more than one batch
+        Image.fromarray(images[0, :10, :10]).save(paths[-1])
+        Image.fromarray(images[0, :10, :10]).save(paths[-2])
+        for wrong in (paths, [*paths[:16], *paths[-2:]]):
+            with pytest.raises(ImageFileError, match=r"2[01]\.png: must be .*image_size|2[01]\.png: must be 16 x 16"):
+                Gist().fit(wrong).transform(wrong)
+        assert Gist(image_size=12).fit_transform(paths).shape == (22, 512)
 
     def test_fewer_pixels_than_blocks(self):
         with pytest.raises(ValueError, match="at least 4 x 4 pixels"):

@@ -56,8 +56,8 @@ def test_tags(shared_data):
     assert report.map > unsupervised.map
 
 
-def opencv_cubic(images, size):
-    """Images scaled up as by OpenCV's INTER_CUBIC: a = -0.75, half-pixel centres, borders repeated, rounded."""
+def sharp_cubic(images, size):
+    """Images scaled up by the cubic filter of a = -0.75: half-pixel centres, borders repeated, rounded."""
 
     def weight(t, a=-0.75):
         if t <= 1:
@@ -101,12 +101,12 @@ def test_gist_is_that_of_the_shared_features(shared_data, cifar_images):
 
 
 def test_network_features_are_those_of_the_shared_ones(shared_data, cifar_images):
-    """They were made from images that OpenCV's cubic filter brought to 128 pixels; Pillow's is another one."""
+    """They fit images that a cubic filter of a = -0.75 brought to 128 pixels; Pillow's has a = -0.5."""
     expected, step, inside = quantised(shared_data, "cifar10_effnetlite0_1280_u8.npz")
     settings = {"output": "feat", "image_size": 128, "mean": 127.0, "std": 128.0}
     network = OnnxFeatures(shared_data / "effnet_lite0_feat.onnx", **settings, resampling="bicubic")
     rows = slice(0, 24)
-    X = network.fit_transform(opencv_cubic(cifar_images[rows], 128))
+    X = network.fit_transform(sharp_cubic(cifar_images[rows], 128))
     assert X.shape == (24, 1280)
     assert (np.abs(X - expected[rows]) / step)[inside[rows]].max() < 0.75
     near = network.transform(cifar_images[rows])

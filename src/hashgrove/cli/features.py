@@ -111,6 +111,8 @@ def _extract(
     for target in filter(None, (output, save)):
         check_output(target, inputs=(images, *inputs))
     given = read_image_input(images)
+    if isinstance(given, list):
+        check_output(names_file(output), inputs=(images,))
     if fit:
         extractor.fit(given)
     kept: list[int] = []

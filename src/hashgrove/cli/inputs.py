@@ -162,7 +162,10 @@ def read_image_input(path: str, *, or_matrix: bool = False) -> NDArray[Any] | li
     With ``or_matrix`` the array may be a matrix of features instead.
     """
     if os.path.isdir(path):
-        return list_images(path)
+        found = list_images(path)
+        if any("\n" in name for name in found):
+            raise FileError(f"{path}: must hold no image with a line break in its name, for names are listed by line.")
+        return found
     if path.lower().endswith((".csv", ".parquet")) and or_matrix:
         return read_matrix(path)
     if not path.lower().endswith(ENDINGS) and not re.search(r"(?i)\.np[yz](:[^/\\]+)?$", path):
@@ -204,8 +207,6 @@ def names_file(output: str) -> str:
 
 def write_names(output: str, names: list[str]) -> None:
     """Write the path of the image of each row of ``output``, one a line."""
-    if any("\n" in name for name in names):
-        raise FileError(f"{names_file(output)}: cannot hold a path with a line break in it.")
     with atomic_write(names_file(output)) as file:
         file.write("".join(f"{name}\n" for name in names).encode(errors="surrogateescape"))
 

@@ -179,15 +179,21 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         source, n_jobs = self._source(images), self.n_jobs if n_jobs is None else n_jobs
         n_images = BATCH_FILES if source.shape is None else self._images_per_batch(*source.shape)
 
+        sizes: dict[tuple[int, int], int] = {}  # of images, with the number of one that has it
+
         def of_batch(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any], list[ImageFileError]]:
             batch, kept, errors = source.read(start, stop, on_error=on_error)
             if not len(batch):
                 return kept, np.empty((0, self.n_features_), self.output_dtype), errors
+            sizes.setdefault((batch.shape[1], batch.shape[2]), int(kept[0]))
             return kept, self._features(batch).astype(self.output_dtype, copy=False), errors
 
         batches = chunks(len(source), n_images)
         for first, last in chunks(len(batches), BATCHES_IN_FLIGHT * available_threads(n_jobs)):
             results = run(of_batch, batches[first:last], n_jobs=n_jobs)
+            if len(sizes) > 1:
+                one, other = (source.images[number] for number in sorted(sizes.values())[:2])
+                raise ImageFileError(f"{other}: must be of the size of {one}. Give an 'image_size' for all.")
             for (_, stop), (kept, features, errors) in zip(batches[first:last], results, strict=True):
                 for error in errors:
                     warnings.warn(f"{error}; skipped", UserWarning, stacklevel=2)

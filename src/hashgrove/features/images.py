@@ -178,11 +178,12 @@ def resize_images(
     >>> resize_images(np.full((1, 4, 6), 7, np.uint8), 2).tolist()
     [[[7, 7], [7, 7]]]
     """
-    from PIL import ImageOps
-
-    shape, filter_, Image = check_size(size), _filter(resampling), _pillow()
+    shape = check_size(size)
     if shape is None or images.shape[1:3] == shape:
         return images
+    Image, filter_ = _pillow(), _filter(resampling)
+    from PIL import ImageOps
+
     resized = [ImageOps.fit(Image.fromarray(image), shape[::-1], method=filter_) for image in images]
     return np.stack([np.asarray(image) for image in resized])
 
