@@ -130,6 +130,31 @@ def test_damaged_files_are_errors_or_skipped(here, X, capsys, tmp_path):
     assert names == ["1.png", "2.png", "3.png"]
 
 
+CODEBOOK = ("--atoms", "5", "--patches", "500", "--iterations", "2", "--patch-size", "4", "--seed", "0")
+
+
+def test_a_codebook_learns_from_the_images_that_can_be_used(here, capsys, tmp_path):
+    for number in range(10):
+        os.link(f"digits/a/0{number}.png", tmp_path / f"{number}.png")
+    common = ("features", "codebook", str(tmp_path), *CODEBOOK, "--type", "uint8", "--on-error", "skip")
+    whole, part = tmp_path / "W.npy", tmp_path / "P.npy"
+    assert call(capsys, *common, "-o", str(whole), "--save", str(tmp_path / "c.hashgrove"))[0] == 0
+    (tmp_path / "2a.png").write_bytes(b"not an image")
+    status, _, err = call(capsys, *common, "-o", str(part))
+    assert status == 0
+    assert re.match(r"Warning: \S+2a\.png: not an image[^\n]*; skipped\nWrote 10 rows of 70 features", err)
+    np.testing.assert_array_equal(np.load(part), np.load(whole))
+    assert np.load(part).dtype == np.uint8
+    loaded = features_module.load(tmp_path / "c.hashgrove")
+    np.testing.assert_array_equal(loaded.transform([str(tmp_path / "3.png")])[0], np.load(whole)[3])
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "x.png").write_bytes(b"")
+    nothing = ("features", "codebook", str(tmp_path / "none"), *CODEBOOK, "-o", str(whole), "--on-error", "skip")
+    status, _, err = call(capsys, *nothing)
+    assert status == 1
+    assert re.fullmatch(r"Warning: [^\n]+; skipped\nError: [^\n]+must have an image among them[^\n]+\n", err)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "match"),
     [

@@ -64,6 +64,22 @@ def gist(images: str, target: str, save: str | None, on_error: str, **settings: 
 @features.command()
 @_io
 @_save
+@options.codebook
+def codebook(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
+    """Codes of all patches by a dictionary that is learned from the images.
+
+    \b
+    Example:
+      hashgrove features codebook images/ -o X.npy --size 32 --type uint8 --seed 0 --save codebook.hashgrove
+    """
+    from hashgrove import Codebook
+
+    _extract(Codebook(**settings, verbose=1), images, target, save=save, on_error=on_error)
+
+
+@features.command()
+@_io
+@_save
 @options.onnx
 def onnx(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
     """An output of an image network in an ONNX file.
@@ -105,7 +121,7 @@ def _extract(
 ) -> None:
     """Fit the extractor, write the features and, where the images are files, the name of each row."""
     options.refuse(not output.endswith(".npy"), f"--output must end in .npy. Got {output!r}.")
-    from hashgrove.cli.inputs import check_output, names_file, read_image_input, write_names
+    from hashgrove.cli.inputs import check_output, names_file, read_image_input, usable_images, write_names
     from hashgrove.progress import image_progress
 
     for target in filter(None, (output, save)):
@@ -113,6 +129,8 @@ def _extract(
     given = read_image_input(images)
     if isinstance(given, list):
         check_output(names_file(output), inputs=(images,))
+    if isinstance(given, list) and fit and extractor.learns and on_error == "skip":
+        given = usable_images(given)
     if fit:
         extractor.fit(given)
     kept: list[int] = []

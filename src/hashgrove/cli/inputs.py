@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.features import load as load_extractor
-from hashgrove.features.images import ENDINGS, list_images
+from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
 from hashgrove.files import FileError, MissingFileError, atomic_write, read_codes, read_labels, read_matrix, read_table
 from hashgrove.formats import read as read_array
 from hashgrove.hasher import load
@@ -31,6 +32,7 @@ __all__ = [
     "read_image_input",
     "read_rows_labels",
     "read_training",
+    "usable_images",
     "write_names",
 ]
 
@@ -194,6 +196,20 @@ def _read_list(path: str) -> list[str]:
     if not paths or any("\0" in line for line in paths):
         raise FileError(f"{path}: must be a text file with the path of an image on each line. Got none.")
     return paths
+
+
+def usable_images(paths: list[str]) -> list[str]:
+    """Those of the files that are images, with a warning for each other one."""
+    usable = []
+    for path in paths:
+        try:
+            read_image(path)
+            usable.append(path)
+        except ImageFileError as error:
+            warnings.warn(f"{error}; skipped", stacklevel=2)
+    if not usable:
+        raise ImageFileError(f"{paths[0]} and the other files: must have an image among them. None is one.")
+    return usable
 
 
 def names_file(output: str) -> str:

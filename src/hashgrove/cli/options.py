@@ -102,6 +102,20 @@ GIST = (
     ("--prefilter", "Gist.prefilter", float, "Cycles an image; what is coarser is removed."),
     ("--size", "Gist.image_size", SIZE, "Height, or height x width, that images are brought to."),
 )
+CODEBOOK = (
+    ("--atoms", "Codebook.n_atoms", POSITIVE, "Size of the dictionary; 14 features an atom."),
+    ("--dictionary", "Codebook.dictionary", click.Choice(("ksvd", "kmeans")), "How it is learned; k-means is faster."),
+    ("--patches", "Codebook.n_patches", POSITIVE, "Random patches that it is learned from."),
+    ("--iterations", "Codebook.n_iter", POSITIVE, "Iterations of the learning."),
+    ("--patch-size", "Codebook.patch_size", POSITIVE, "Side of a patch in pixels."),
+    ("--stride", "Codebook.stride", POSITIVE, "Pixels from one patch to the next."),
+    ("--encoding", "Codebook.encoding", click.Choice(("positive", "absolute", "split")), "Code of a score."),
+    ("--threshold", "Codebook.threshold", float, "Scores below it count as zero."),
+    ("--pooling", "Codebook.pooling", click.Choice(("mean", "max")), "Over the patches of a region."),
+    ("--type", "Codebook.output", click.Choice(("float32", "uint8")), "Of the features; uint8 is a quarter the size."),
+    ("--size", "Codebook.image_size", SIZE, "Height, or height x width, that images from files are brought to."),
+    ("--seed", "Codebook.random_state", SEED, "Seed; random if not given."),
+)
 ONNX = (
     ("--output-name", "OnnxFeatures.output", str, "Output of the network."),
     ("--size", "OnnxFeatures.image_size", SIZE, "Height, or height x width, that images are brought to."),
@@ -130,6 +144,7 @@ def _settings(table: tuple[tuple[str, str, Any, str], ...]) -> Callable[..., Any
 
 
 training = _settings(TRAINING)
+codebook = _settings(CODEBOOK)
 
 
 def gist(command: Any) -> Any:

@@ -83,6 +83,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
+    learns: ClassVar[bool] = False  # `fit` reads the images
     resizes_arrays: ClassVar[bool] = False  # images in arrays are brought to ``image_size``, too, not refused
     not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose"})
     n_features_: int

@@ -106,6 +106,7 @@ class Codebook(FeatureExtractor):
     """
 
     name: ClassVar[str] = "codebook"
+    learns: ClassVar[bool] = True
     filters_: NDArray[np.float32]
     bias_: NDArray[np.float32]
     scale_: NDArray[np.float32]
