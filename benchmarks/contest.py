@@ -199,11 +199,11 @@ def machine() -> str:
 
 
 def modules() -> list[str]:
-    """The modules of the library that this process has loaded, without those that only gather names."""
+    """The modules of the library that this process has loaded, without those that gather names or show progress."""
     root = Path(hashgrove.__file__).parent
     files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("hashgrove.")]
     names = [Path(file).relative_to(root).as_posix() for file in files if file]
-    return sorted(name for name in names if not name.endswith(("__init__.py", "_version.py")))
+    return sorted(name for name in names if not name.endswith(("__init__.py", "_version.py", "progress.py")))
 
 
 def source(names: Iterable[str]) -> str:
