@@ -521,7 +521,7 @@ def test_two_step_hashing_is_fasthash_with_other_slots():
 
 
 def test_every_parameter_is_documented():
-    page = (Path(__file__).parent.parent / "docs" / "baselines-supervised.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "baselines.md").read_text()
     for name in QUICK:
         for parameter, default in BASELINES[name]().get_params(deep=False).items():
             assert f"`{parameter}`" in page, (name, parameter, default)
