@@ -53,7 +53,7 @@ class STH(Hasher):
 
     Notes
     -----
-    Cost: O(n^2 d) for the exact neighbours, in chunks (about a minute for 50,000 x 512 on two cores); some hundreds of
+    Cost: O(n^2 d) for the exact neighbours, in chunks (minutes for 50,000 x 512); some hundreds of
     products with the sparse graph for the eigenvectors; the linear SVMs, O(n d n_bits) a step. Memory O(n (d + n_bits +
     n_neighbors)). O(n_bits d) a row to encode.
 

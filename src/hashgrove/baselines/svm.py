@@ -21,7 +21,7 @@ def linear_svms(X: NDArray[Any], bits: NDArray[np.bool_], *, C: float = 1.0, tol
 
     1/2 ||w||^2 + C sum_i max(0, 1 - z_i w x_i)^2 with a constant feature, on features scaled to [0, 1], by Newton's
     method with conjugate gradients. All bits go together, so that each step is two matrix products, O(n d n_bits);
-    LIBLINEAR takes the bits one by one, without BLAS, in five to ten times the time. The scaling is folded into the
+    LIBLINEAR takes the bits one by one, without BLAS, in several times the time. The scaling is folded into the
     hyperplanes. A bit ends where its gradient has come down to ``tol`` of the first one.
 
     >>> X = np.array([[0.0], [1.0], [4.0], [5.0]])
