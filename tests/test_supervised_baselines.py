@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 from pathlib import Path
 
@@ -506,6 +507,15 @@ class TestClassifierOutput:
             if n_bits == 64:
                 assert (distance + n_bits * np.eye(n_classes)).min() >= n_bits / 2
             assert n_bits < 32 or (distance + n_bits * np.eye(n_classes)).min() > n_bits / 5
+
+    def test_default_gives_no_warning(self, monkeypatch):
+        def stopped_at_once(**settings):
+            return LogisticRegression(**{**settings, "max_iter": 1})
+
+        monkeypatch.setattr("hashgrove.baselines.classifier_output.LogisticRegression", stopped_at_once)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ClassifierOutput(8, random_state=0).fit(X[TRAIN], Y[TRAIN])
 
     def test_seed_reaches_the_classifier(self):
         estimator = LogisticRegression(solver="saga", max_iter=2, tol=1e-9)
