@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
-from hashgrove import Affinity, FastHash, KernelSVM, LinearSVM
+from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate
 from hashgrove.baselines import (
     BASELINES,
     BRE,
@@ -166,6 +167,23 @@ def test_labels_help():
     assert itq > lsh > 0.2
     assert min(scores.values()) > itq + 0.02, (scores, itq)
     assert min(scores["ksh"], scores["sdh"], scores["classifier"]) > 0.85, scores
+
+
+@pytest.mark.data
+def test_labels_help_on_real_images(shared_data):
+    with np.load(shared_data / "cifar10_gist512_u8.npz") as file:
+        rows = np.r_[:2000, 50_000:50_400]
+        gist, y = (file["X"][rows] * file["scale"] + file["lo"]).astype(np.float32), file["y"][rows]
+    train, query = slice(2000), slice(2000, None)
+
+    def measure(hasher):
+        index = FlatIndex(hasher.transform(gist[train]))
+        return evaluate(index, hasher.transform(gist[query]), y[query], y[train]).map
+
+    itq = measure(ITQ(24, random_state=0).fit(gist[train]))
+    scores = {name: measure(make(24, random_state=0).fit(gist[train], y[train])) for name, make in QUICK.items()}
+    assert min(scores.values()) > itq + 0.01, (scores, itq)
+    assert min(scores["classifier"], scores["sdh"], scores["ksh"]) > itq + 0.05, (scores, itq)
 
 
 class TestSupervision:
@@ -385,6 +403,14 @@ class TestSDH:
             other[i, k] *= -1
             assert value(other) >= value(B) - 1e-9
 
+    def test_last_objective_is_that_of_the_codes_and_the_encoder(self):
+        hasher = SDH(6, n_anchors=20, n_iter=2, nu=0.5, ridge=0.3, random_state=0).fit(X[TRAIN], Y[TRAIN])
+        B, T = hasher.codes_.astype(float), np.eye(10)[Y[TRAIN]]
+        W = np.linalg.solve(B.T @ B + np.eye(6), B.T @ T)
+        fit = np.sum((B - hasher.decision_function(X[TRAIN])) ** 2) + 0.3 * np.sum(hasher.encoder_.weights**2)
+        expected = np.sum((T - B @ W) ** 2) + np.sum(W**2) + 0.5 * fit
+        assert hasher.objective_[-1] == pytest.approx(expected / len(TRAIN))
+
     def test_sample(self):
         hasher = SDH(8, n_anchors=30, n_labelled=50, random_state=0).fit(X[TRAIN], Y[TRAIN])
         assert hasher.score(X[TEST], Y[TEST]) > 0.4
@@ -481,6 +507,15 @@ class TestClassifierOutput:
             if n_bits == 64:
                 assert (distance + n_bits * np.eye(n_classes)).min() >= n_bits / 2
             assert n_bits < 32 or (distance + n_bits * np.eye(n_classes)).min() > n_bits / 5
+
+    def test_default_gives_no_warning(self, monkeypatch):
+        def stopped_at_once(**settings):
+            return LogisticRegression(**{**settings, "max_iter": 1})
+
+        monkeypatch.setattr("hashgrove.baselines.classifier_output.LogisticRegression", stopped_at_once)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ClassifierOutput(8, random_state=0).fit(X[TRAIN], Y[TRAIN])
 
     def test_seed_reaches_the_classifier(self):
         estimator = LogisticRegression(solver="saga", max_iter=2, tol=1e-9)

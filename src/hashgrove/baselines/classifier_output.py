@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import hadamard
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -34,7 +36,8 @@ class ClassifierOutput(SupervisedHasher):
     ----------
     n_bits : int
     estimator : scikit-learn classifier or None
-        None is multinomial logistic regression on standardised features.
+        None is multinomial logistic regression on standardised features, 300 steps at most and no warning where
+        it stops there: it is a baseline all the same.
     scores : {"probability", "decision"}, default="probability"
         ``predict_proba``, or ``decision_function`` less its mean over the classes. A classifier that has one of them
         only gives that one.
@@ -96,14 +99,15 @@ class ClassifierOutput(SupervisedHasher):
         seeds = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
         estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
         if target.classes is not None:
-            estimator.fit(X, target.classes)
+            self._fit_quietly(estimator, X, target.classes)
             shares = np.zeros(int(target.classes.max()) + 1)
         else:
             tags = target.indicator()
             tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # a tag of all or none teaches nothing
             if not tags.shape[1]:
                 raise ValueError("The 'y' parameter must have a tag that some points have and others have not.")
-            estimator = OneVsRestClassifier(estimator).fit(X, tags if tags.shape[1] > 1 else tags[:, 0])
+            estimator = OneVsRestClassifier(estimator)
+            self._fit_quietly(estimator, X, tags if tags.shape[1] > 1 else tags[:, 0])
             shares = tags.mean(axis=0) if tags.shape[1] > 1 else np.array([1 - tags.mean(), tags.mean()])
         book = code_book(len(shares), self.n_bits, rng)
         probability = hasattr(estimator, "predict_proba") and (
@@ -120,6 +124,12 @@ class ClassifierOutput(SupervisedHasher):
         self.estimator_ = estimator
         self.code_book_ = book
         return self
+
+    def _fit_quietly(self, estimator: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
+        with warnings.catch_warnings():
+            if self.estimator is None:
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            estimator.fit(X, y)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,9 +19,9 @@ SWEEPS = 10  # of the coordinate descent in one B-step, at most
 class SDH(SupervisedHasher):
     """Codes B from which a linear map W predicts the labels, and kernel hash functions that give B.
 
-    It minimises ||Y - B W||^2 + regularisation ||W||^2 + nu (||B - F(X)||^2 + ridge ||P||^2) with F(X) = K P, in turn
-    over P (F-step), W (G-step) and B (B-step: discrete cyclic coordinate descent, each bit of all points in closed
-    form).
+    It minimises ||Y - B W||^2 + regularisation ||W||^2 + nu (||B - F(X)||^2 + ridge ||P||^2) with F(X) = K P + bias, in
+    turn over P (F-step), W (G-step) and B (B-step: discrete cyclic coordinate descent, each bit of all points in
+    closed form).
 
     Parameters
     ----------
@@ -42,13 +42,16 @@ class SDH(SupervisedHasher):
     Attributes
     ----------
     encoder_ : Kernel
+    codes_ : int8 array of shape (n, n_bits)
+        The codes, -1 and +1, of the points learned from, that the hash functions were fitted to.
     objective_ : ndarray of shape (n_iter + 1,)
         The objective per point before the first round and after each; it never rises.
 
     Notes
     -----
-    Deviations: the l2 loss only (the paper has a hinge loss, too). The width of the kernel comes from the data; the
-    authors set 0.4 for their normalised features. A tag matrix is Y as it is, so ``min_shared`` plays no part.
+    Deviations: the l2 loss only (the paper has a hinge loss, too). The bias is not penalised. The width of the kernel
+    comes from the data; the authors set 0.4 for their normalised features. A tag matrix is Y as it is, so
+    ``min_shared`` plays no part.
 
     References
     ----------
@@ -63,6 +66,7 @@ class SDH(SupervisedHasher):
     True
     """
 
+    codes_: NDArray[np.int8]
     objective_: NDArray[np.float64]
 
     def __init__(
@@ -96,15 +100,17 @@ class SDH(SupervisedHasher):
         anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = target.draw(self.n_labelled, rng)
         Y = target.indicator()[rows]
-        K = np.column_stack([anchors.features(X[rows]), np.ones(len(rows))])
+        K = anchors.features(X[rows])
+        centre = K.mean(axis=0)  # not 0 where not all points are learned from
+        K -= centre
         factor = cho_factor(K.T @ K + self.ridge * np.eye(K.shape[1]))
 
         B = np.where(rng.standard_normal((len(rows), self.n_bits)) > 0, 1.0, -1.0)
         objective = np.empty(self.n_iter + 1)
         for iteration in range(self.n_iter + 1):
             W = np.linalg.solve(B.T @ B + self.regularisation * np.eye(self.n_bits), B.T @ Y)  # G-step
-            P = cho_solve(factor, K.T @ B)  # F-step
-            F = K @ P
+            P, bias = cho_solve(factor, K.T @ B), B.mean(axis=0)  # F-step
+            F = K @ P + bias
             objective[iteration] = (
                 np.square(Y - B @ W).sum()
                 + self.regularisation * np.square(W).sum()
@@ -112,7 +118,8 @@ class SDH(SupervisedHasher):
             ) / len(rows)
             if iteration < self.n_iter:
                 code_step(B, self.nu * F + Y @ W.T, W @ W.T)
-        self.encoder_ = anchors.encoder(P[:-1].T, P[-1])
+        self.encoder_ = anchors.encoder(P.T, bias - centre @ P)
+        self.codes_ = B.astype(np.int8)
         self.objective_ = objective
         return self
 
