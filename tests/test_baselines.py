@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 import naive
 from hashgrove.baselines import BASELINES, ITQ, LSH
@@ -49,6 +50,15 @@ def test_same_seed_same_codes(baseline):
     first, same, other = (baseline(16, random_state=seed).fit(ALL_X, ALL_Y).transform(X) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, same)
     assert np.array_equal(first, other) == (not baseline.seeded)
+
+
+def test_the_threads_of_blas_do_not_matter(baseline):
+    models = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            models.append(baseline(16, random_state=0).fit(ALL_X, ALL_Y).encoder_.arrays())
+    for name, array in models[0].items():
+        np.testing.assert_array_equal(array, models[1][name], err_msg=name)
 
 
 def test_a_second_fit_forgets_the_first(baseline):

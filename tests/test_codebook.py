@@ -10,8 +10,8 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import naive
+from hashgrove.blas import single_threaded_blas
 from hashgrove.features import load
-from hashgrove.features.blas import single_threaded_blas
 from hashgrove.features.codebook import Codebook
 from hashgrove.features.dictionary import _update_atoms, ksvd, omp, spherical_kmeans
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, zca

@@ -71,7 +71,7 @@ MAKERS = {
 }
 
 
-TESTED_ELSEWHERE = {"trees"}  # test_trees.py
+TESTED_ELSEWHERE = {"trees", "class-scores"}  # test_trees.py, test_supervised_baselines.py
 
 
 def test_every_encoder_is_tested():

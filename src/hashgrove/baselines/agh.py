@@ -12,6 +12,7 @@ from scipy.linalg import eigh
 from hashgrove.baselines.kmeans import kmeans
 from hashgrove.baselines.parameters import check_integer
 from hashgrove.baselines.pca import with_fixed_signs
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Anchors
 from hashgrove.encoders.anchors import nearest_anchors, truncated_similarities
 from hashgrove.encoders.points import Points
@@ -94,6 +95,7 @@ class AGH1(Hasher):
         """The graph has as many eigenvectors as anchors, and one of them is constant."""
         return max(min(check_integer(self, "n_anchors", at_least=2), n_samples) - 1, 0)
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Place the anchors, and find the eigenvectors of their graph; ``y`` is ignored."""
         X = self._check_X(X, reset=True, min_samples=2)

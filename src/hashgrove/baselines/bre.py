@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.affinity import Affinity
 from hashgrove.baselines.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 from hashgrove.jit import kernel
 
 __all__ = ["BRE"]
@@ -96,6 +97,7 @@ class BRE(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
         check_counts(

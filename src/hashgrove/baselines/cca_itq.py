@@ -10,6 +10,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 
 from hashgrove.baselines.itq import quantising_rotation
 from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks
 
@@ -71,6 +72,7 @@ class CCAITQ(SupervisedHasher):
         self.regularisation = regularisation
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``."""
         check_counts(self, "n_iter")

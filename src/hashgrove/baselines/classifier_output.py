@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hashgrove.baselines.supervision import SupervisedHasher
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import ClassScores, Encoder, Linear
 
 __all__ = ["ClassifierOutput", "ScoredClassifier"]
@@ -83,6 +84,7 @@ class ClassifierOutput(SupervisedHasher):
         self.scores = scores
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``."""
         if self.scores not in ("decision", "probability"):

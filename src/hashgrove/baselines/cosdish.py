@@ -10,6 +10,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from hashgrove.baselines.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher, Supervision, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 
 __all__ = ["COSDISH"]
@@ -96,6 +97,7 @@ class COSDISH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
         check_counts(self, "n_rounds", "n_alternations", or_none=("n_columns", "n_anchors"))

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.baselines.parameters import check_integer
 from hashgrove.baselines.pca import principal_directions
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 
@@ -57,6 +58,7 @@ class ITQ(Hasher):
         """There are no more principal directions than features."""
         return n_features
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit the projection and the rotation to ``X``; ``y`` is ignored."""
         X = self._check_X(X, reset=True)

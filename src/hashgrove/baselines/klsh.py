@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.baselines.parameters import check_integer, check_positive
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Kernel
 from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
@@ -74,6 +75,7 @@ class KLSH(Hasher):
         self.gamma = gamma
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the support and the hyperplanes; ``y`` is ignored."""
         X = self._check_X(X, reset=True, min_samples=2)

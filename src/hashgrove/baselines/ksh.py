@@ -11,6 +11,7 @@ from scipy.sparse.linalg import eigsh
 
 from hashgrove.baselines.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 
 __all__ = ["KSH"]
 
@@ -95,6 +96,7 @@ class KSH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
         check_counts(self, "n_anchors", "max_iter", or_none=("n_labelled",))

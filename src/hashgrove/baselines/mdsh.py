@@ -10,6 +10,7 @@ from scipy.linalg import eigh
 
 from hashgrove.baselines.parameters import check_choice, check_integer, check_positive
 from hashgrove.baselines.pca import principal_directions, with_fixed_signs
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear, Tabulated
 from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
@@ -108,6 +109,7 @@ class MDSH(Hasher):
         self.n_bins = n_bins
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the eigenfunctions of the directions of ``X``; ``y`` is ignored."""
         X = self._check_X(X, reset=True, min_samples=2)

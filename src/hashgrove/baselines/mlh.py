@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.affinity import Affinity
 from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks
 
@@ -107,6 +108,7 @@ class MLH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
         check_counts(self, "n_iter", "n_pairs", "batch_size", "n_similar", "n_dissimilar", or_none=("rho",))

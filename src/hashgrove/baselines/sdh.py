@@ -10,6 +10,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from hashgrove.baselines.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 
 __all__ = ["SDH"]
 
@@ -92,6 +93,7 @@ class SDH(SupervisedHasher):
         self.ridge = ridge
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``."""
         check_counts(self, "n_anchors", "n_iter", or_none=("n_labelled",))

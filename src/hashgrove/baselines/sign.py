@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.baselines.parameters import check_choice
 from hashgrove.baselines.pca import principal_directions
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 
@@ -60,6 +61,7 @@ class SignThreshold(Hasher):
         """One a dimension."""
         return n_features
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Take the thresholds from ``X``; ``y`` is ignored."""
         X = self._check_X(X, reset=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.baselines.pca import principal_directions
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear, Sinusoid
 from hashgrove.hasher import Hasher
 
@@ -65,6 +66,7 @@ class SPH(Hasher):
         self.n_bits = n_bits
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit the box to ``X``; ``y`` is ignored."""
         X = self._check_X(X, reset=True, min_samples=2)

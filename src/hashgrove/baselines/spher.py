@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.baselines.parameters import check_integer
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Spheres
 from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
@@ -75,6 +76,7 @@ class SPHER(Hasher):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Move the centres until the bits are independent; ``y`` is ignored."""
         X = self._check_X(X, reset=True, min_samples=2)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
 from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks
 
@@ -84,6 +85,7 @@ class SPLH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
         """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
         check_counts(self, or_none=("n_labelled",))

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from hashgrove.baselines.parameters import check_integer, check_positive
 from hashgrove.baselines.pca import with_fixed_signs
 from hashgrove.baselines.svm import linear_svms
+from hashgrove.blas import single_threaded_blas
 from hashgrove.hasher import Hasher
 from hashgrove.jit import chunks, run
 
@@ -88,6 +89,7 @@ class STH(Hasher):
         """The graph has as many eigenvectors as points, and one of them is constant."""
         return n_samples - 1
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Embed the graph of ``X`` and learn the codes; ``y`` is ignored."""
         return self._fit(X, lambda X: None)
@@ -139,6 +141,7 @@ class STHs(STH):
         super().__init__(n_bits, n_neighbors=n_neighbors, C=C, random_state=random_state)
         self.min_shared = min_shared
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Embed the graph of similar points; ``y`` is class labels or a tag matrix (dense or scipy sparse)."""
         return self._fit(X, lambda X: self._similar(X, y))

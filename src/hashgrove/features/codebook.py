@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from hashgrove.blas import single_threaded_blas
 from hashgrove.features.base import FeatureExtractor, Images, ImageSource
-from hashgrove.features.blas import single_threaded_blas
 from hashgrove.features.dictionary import DICTIONARIES
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, whiten, zca
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells

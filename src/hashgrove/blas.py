@@ -1,4 +1,4 @@
-"""One thread for BLAS while Python threads drive it: no threads within threads, and the same bits at any number."""
+"""One thread for BLAS: the same bits whatever number of threads it is given, and no threads within threads."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread; blocks that overlap in time, in any threads, share one limit, the last lifts it.
+    """Limit BLAS to one thread, in a block or, as a decorator, in a function.
 
-    (The number is global to the process: were each block to restore what it found, the first to end would lift the
-    limit of the others.)
+    Blocks that overlap in time, in any threads, share one limit, which the last one lifts. (The number is global to
+    the process: were each block to restore what it found, the first to end would lift the limit of the others.)
 
     >>> with single_threaded_blas():
     ...     pass
