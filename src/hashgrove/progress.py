@@ -1,4 +1,4 @@
-"""Progress on stderr: of a fit (bits done, time left, loss so far) and of a download (bytes, time left)."""
+"""Progress on stderr: of a fit (bits done, time left, loss), a download (bytes) and a suite of experiments (runs)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["report_download", "report_progress"]
+__all__ = ["report_download", "report_progress", "report_runs"]
 
 SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 
@@ -107,3 +107,47 @@ class _DownloadLines:
         left = f"{(total - done) / speed:.0f} s left" if speed and done < total else ""
         line = f"{self.file}: {done / 1e6:.1f} of {total / 1e6:.1f} MB  {left}"
         print(line.rstrip(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that shows each run of a suite when it ends, with its state: a bar on a terminal, elsewhere lines."""
+    if not sys.stderr.isatty():
+        yield _RunLines(total)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[dim]elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("[dim]left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("runs", total=total, last="")
+        yield lambda name, state: progress.update(task, advance=1, last=f"{name}: {state}")
+
+
+class _RunLines:
+    """Prints a line for each run, with the time that the rest will take if it goes on at this pace."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.started = total, 0, time.monotonic()
+
+    def __call__(self, name: str, state: str) -> None:
+        self.done += 1
+        left = (time.monotonic() - self.started) / self.done * (self.total - self.done)
+        line = f"{self.done} of {self.total}  {name}: {state}  {left:.0f} s left"
+        print(line, file=sys.stderr, flush=True)
