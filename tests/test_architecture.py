@@ -76,6 +76,7 @@ def test_the_leaves_import_numpy_and_numba_only():
         ),
         ([m for m in IMPORTS if m.split(".")[0] not in FRONT and m not in SLOW_FITS], FRONT | {"web"}),
         (sorted(SLOW_FITS), FRONT - {"progress"}),
+        ([m for m in IMPORTS if m.split(".")[0] not in ("bench", "cli")], {"bench"}),
     ],
 )
 def test_imports_follow_the_data(modules, forbidden):

@@ -24,7 +24,7 @@ from hashgrove.modelfile import read_header
 
 N_TRAIN = 300
 TRAIN = ("--bits", "12", "--trees", "5", "--seed", "0")
-COMMANDS = ("demo", "features", "train", "info", "encode", "search", "evaluate", "datasets")
+COMMANDS = ("demo", "features", "train", "info", "encode", "search", "evaluate", "datasets", "bench")
 DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
 
 

@@ -1,4 +1,4 @@
-"""Progress on stderr: of a fit (bits or iterations), of images and of a download, each with the time left."""
+"""Progress on stderr, with the time left: of a fit (bits or iterations), images, a download, a suite of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["image_progress", "report_download", "report_iterations", "report_progress"]
+__all__ = ["image_progress", "report_download", "report_iterations", "report_progress", "report_runs"]
 
 SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 
@@ -46,6 +46,30 @@ def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
     with _progress("images") as progress:
         task = progress.add_task("images", total=n_images, figures="")
         yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that shows each run of a suite when it ends, with its state: a bar on a terminal, elsewhere lines."""
+    if not sys.stderr.isatty():
+        yield _RunLines(total)
+        return
+    with _progress("runs") as progress:
+        task = progress.add_task("runs", total=total, figures="")
+        yield lambda name, state: progress.update(task, advance=1, figures=f"{name}: {state}")
+
+
+class _RunLines:
+    """Prints a line for each run, with the time that the rest will take if it goes on at this pace."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.started = total, 0, time.monotonic()
+
+    def __call__(self, name: str, state: str) -> None:
+        self.done += 1
+        left = (time.monotonic() - self.started) / self.done * (self.total - self.done)
+        line = f"{self.done} of {self.total}  {name}: {state}  {left:.0f} s left"
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -121,7 +145,7 @@ def _progress(title: str) -> Progress:
         TimeElapsedColumn(),
         TextColumn("[dim]left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
+        TextColumn("{task.fields[figures]}", markup=False),
     )
     return Progress(*columns, console=Console(stderr=True))
 

@@ -14,6 +14,7 @@ import click
 
 from hashgrove._version import __version__
 from hashgrove.cli import options
+from hashgrove.cli.bench import bench
 from hashgrove.cli.datasets import datasets
 from hashgrove.cli.features import features as features_commands
 from hashgrove.cli.program import Program
@@ -47,6 +48,7 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+main.add_command(bench)
 main.add_command(datasets)
 main.add_command(features_commands)
 

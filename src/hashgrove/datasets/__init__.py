@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from hashgrove.datasets import cifar, digits, folders, idx, npz, tagprop
+from hashgrove.datasets import cifar, codebook, digits, folders, idx, npz, tagprop
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, data_root
 from hashgrove.datasets.download import DownloadError, Progress, download_file
@@ -18,7 +18,7 @@ from hashgrove.formats import FileError, PathLike, one_line
 __all__ = ["DATASETS", "Dataset", "DownloadError", "Entry", "data_root", "fetch", "load", "load_folder", "load_npz"]
 
 DATASETS: dict[str, Entry] = {
-    entry.name: entry for family in (digits, cifar, idx, tagprop, folders, npz) for entry in family.ENTRIES
+    entry.name: entry for family in (digits, cifar, idx, tagprop, folders, npz, codebook) for entry in family.ENTRIES
 }
 
 

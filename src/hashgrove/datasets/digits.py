@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,19 @@ def _read(folder: Path, entry: Entry, *, n_query: int = 597, seed: int = 0) -> D
     return entry.dataset(features=X, labels=y.astype(np.int64), names=tuple("0123456789"), train=train, query=query)
 
 
+# what a digit is, besides itself: tags that digits share in part, as images share words
+TAGS = {
+    "even": "02468", "odd": "13579", "small": "01234", "large": "56789", "prime": "2357", "square": "0149",
+    "threefold": "0369", "a loop": "0689", "straight lines only": "147", "an open curve": "2356",
+}  # fmt: skip
+
+
+def _read_tags(folder: Path, entry: Entry, *, n_query: int = 597, seed: int = 0) -> Dataset:
+    plain = _read(folder, entry, n_query=n_query, seed=seed)
+    tags = np.array([[str(digit) in digits for digits in TAGS.values()] for digit in range(10)], np.uint8)
+    return replace(plain, labels=tags[plain.labels], names=tuple(TAGS))
+
+
 ENTRIES = (
     Entry(
         name="digits",
@@ -31,6 +45,19 @@ ENTRIES = (
         source="https://archive.ics.uci.edu/dataset/80",
         split="none: 597 queries by seed",
         layouts=(Layout((), _read),),
+        check_rows=False,
+        how="It comes with scikit-learn.",
+    ),
+    Entry(
+        name="digits-tags",
+        what="the same digits, with tags such as 'even' and 'a loop'",
+        labels="10 tags",
+        n_train=1_200,
+        n_query=597,
+        licence="CC BY 4.0",
+        source="https://archive.ics.uci.edu/dataset/80",
+        split="none: 597 queries by seed",
+        layouts=(Layout((), _read_tags),),
         check_rows=False,
         how="It comes with scikit-learn.",
     ),

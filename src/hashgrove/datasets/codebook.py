@@ -1,0 +1,58 @@
+"""Codebook features of CIFAR-10, the paper's high-dimensional ones: a .npy file of bytes beside the labels."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from hashgrove.datasets.base import Dataset
+from hashgrove.datasets.catalogue import Entry, Layout
+from hashgrove.datasets.cifar import CIFAR10_NAMES
+from hashgrove.formats import FileError, read
+
+__all__ = ["ENTRIES"]
+
+N_TRAIN = 50_000
+LABELS = {"cifar10.npz": "labels", "cifar10_gist512_u8.npz": "y"}  # files of the same rows, and their array of labels
+
+
+def _read(folder: Path, entry: Entry, file: str, n_features: int, labels: str) -> Dataset:
+    """The features stay on disk, memory-mapped, until rows of them are used."""
+    X, y = read(folder / file, None)[0], read(f"{folder / labels}:{LABELS[labels]}", None)[0]
+    if X.dtype != np.uint8 or X.ndim != 2 or X.shape[1] != n_features:
+        raise FileError(f"{folder / file}: must be uint8 of {n_features} columns. Got {X.dtype} of shape {X.shape}.")
+    if y.shape != X.shape[:1] or y.dtype.kind not in "iu":
+        raise FileError(f"{folder / labels}: must have {len(X)} labels, one a row of {file}. Got shape {y.shape}.")
+    if not len(X) > N_TRAIN:
+        raise FileError(f"{folder / file}: must have more than {N_TRAIN} rows. Got {len(X)}.")
+    return entry.dataset(
+        features=X,
+        labels=y.astype(np.int64),
+        names=CIFAR10_NAMES,
+        train=np.arange(N_TRAIN),
+        query=np.arange(N_TRAIN, len(X)),
+    )
+
+
+def _entry(n_atoms: int) -> Entry:
+    n_features = 14 * n_atoms
+    file = f"cifar10_codebook{n_features}_u8.npy"
+    return Entry(
+        name=f"cifar10-codebook{n_atoms}",
+        what=f"CIFAR-10 by a codebook, {n_features} features",
+        labels="10 classes",
+        n_train=N_TRAIN,
+        n_query=10_000,
+        licence="not stated",
+        source="https://www.cs.toronto.edu/~kriz/cifar.html; features computed by this project",
+        split="given: CIFAR-10's test batch are the queries",
+        layouts=tuple(
+            Layout((file, labels), partial(_read, file=file, n_features=n_features, labels=labels)) for labels in LABELS
+        ),
+        how=f"Make {file} with: hashgrove features codebook; and put it in {{place}} with a file of the labels.",
+    )
+
+
+ENTRIES = (_entry(800), _entry(1600))

@@ -1,0 +1,465 @@
+"""Experiments as data: the files are right, runs are found again, failures are kept, and the page tells of all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hashgrove.bench.tables as tables_module
+from hashgrove.baselines import BASELINES
+from hashgrove.bench import list_experiments, load_tables, report, run
+from hashgrove.bench.claims import judge
+from hashgrove.bench.measures import MEASURES
+from hashgrove.bench.methods import QUANTISER, build
+from hashgrove.bench.protocol import split
+from hashgrove.bench.quick import quick_spec
+from hashgrove.bench.report import Records
+from hashgrove.bench.results import FORMAT, Store, run_key
+from hashgrove.bench.runner import plan
+from hashgrove.bench.tables import Claim, Spec
+from hashgrove.cli import main
+from hashgrove.datasets import load
+from hashgrove.formats import FileError
+
+TABLES = load_tables()
+CELLS = [cell for experiment in TABLES.experiments.values() for cell in experiment.cells]
+
+# two cells on digits, of which one shares its run with the third
+SMALL = """
+[datasets.digits]
+load = "digits"
+title = "Digits"
+is = ["DIGITS"]
+
+[experiments.first]
+title = "Small"
+of = "Table 0"
+measures = ["map", "fit_seconds"]
+on = { digits = "DIGITS" }
+rows = [
+    { name = "LSH", method = "lsh", bits = 16, n_train = 200 },
+    { name = "ITQ", method = "itq", bits = 16, n_train = 200 },
+]
+
+[experiments.second]
+title = "Smaller"
+of = "Table 1"
+measures = ["map"]
+on = { digits = "DIGITS" }
+rows = [{ name = "random", method = "lsh", bits = 16, n_train = 200 }]
+
+[[claims]]
+says = "ITQ beats LSH"
+experiment = "first"
+measure = "map"
+pairs = [["ITQ", "LSH"]]
+"""
+PAPER = """
+[first.DIGITS]
+"ITQ" = { n_train = 200, map = 0.5, fit_seconds = 100 }
+"LSH" = { n_train = 7000, map = 0.25 }
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "small.toml").write_text(SMALL)
+    (folder / "paper.toml").write_text(PAPER)
+    return load_tables(folder / "small.toml", paper=folder / "paper.toml")
+
+
+@pytest.fixture(scope="module")
+def finished(small, tmp_path_factory):
+    """Real results of the small tables: the folder, and what `run` said of it."""
+    folder = tmp_path_factory.mktemp("results")
+    return folder, run(["all"], tables=small, results=folder, n_jobs=1)
+
+
+def write(folder, text):
+    (folder / "t.toml").write_text(text)
+    return folder / "t.toml"
+
+
+class TestTables:
+    @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+    def test_every_cell_can_be_built(self, cell):
+        for spec in (cell.spec, quick_spec(cell.spec)):
+            hasher = build(spec.method, spec.bits, spec.params, seed=0, n_jobs=1)
+            assert (hasher is None) == (spec.method == QUANTISER)
+            assert hasher is None or hasher.get_params(deep=False)["n_bits"] == spec.bits
+            assert json.loads(json.dumps(spec.to_dict())) == spec.to_dict()  # the record of a run equals its spec
+
+    def test_every_table_of_the_paper_is_an_experiment(self):
+        places = " ".join(of for _, _, of, _ in list_experiments())
+        assert {int(number) for number in re.findall(r"Table (\d+)", places)} == set(range(1, 11))
+        assert {int(number) for number in re.findall(r"Figure (\d+)", places)} == set(range(2, 9))  # 1 has photographs
+
+    def test_figures_of_the_paper_stand_beside_their_rows(self):
+        cell = next(c for c in CELLS if c.name == "features / cifar10-gist / FastH-Full")
+        assert cell.paper == {
+            "n_train": 50000, "fit_seconds": 1681, "encode_seconds": 21,
+            "precision": 0.649, "map": 0.653, "pr_area": 0.45,
+        }  # fmt: skip
+        assert sum(bool(cell.paper) for cell in CELLS) > 150
+
+    def test_every_method_of_the_registry_is_in_some_table(self):
+        assert {cell.spec.method for cell in CELLS} == {"fasthash", QUANTISER, *BASELINES}
+
+    @pytest.mark.parametrize(
+        ("old", "new", "match"),
+        [
+            ("bits = 16, n_train = 200 },\n    { name", 'colour = "red" },\n    { name', "unknown key 'colour'"),
+            ('method = "itq"', 'method = "nonsense"', "'method' must be one of"),
+            ('load = "digits"', 'load = "nonsense"', "'load' must be one of"),
+            ('is = ["DIGITS"]', "options = { features = 1 }", "has no option 'features'"),
+            ('measures = ["map"]', 'measures = ["mapp"]', "a measure must be one of"),
+            ('name = "ITQ"', 'name = "LSH"', "a name of its own"),
+            ('method = "itq", bits = 16', 'method = "itq", params = { n_atoms = 1 }', "itq takes .*Got 'n_atoms'"),
+            ('method = "itq", bits = 16', 'method = "itq", bits = 0', "'bits' must be a positive integer"),
+            ('method = "itq", bits = 16', 'method = "itq", database = "old"', "'database' must be one of"),
+            ('bits = 16, n_train = 200 }]', 'database = "held-out" }]', "a held-out database needs"),
+            ('load = "digits"', 'load = "digits-tags"', None),
+            ('[["ITQ", "LSH"]]', '[["ITQ", "nobody"]]', "must be a row of 'first'"),
+            ('[experiments.second]\ntitle = "Smaller"', "[experiments.second]", "'title' must be there"),
+            ("[datasets.digits]", "[datasets.digits", "must be TOML"),
+        ],
+    )  # fmt: skip
+    def test_what_cannot_be_run_is_refused_at_once(self, tmp_path, old, new, match):
+        assert old in SMALL
+        path = write(tmp_path, SMALL.replace(old, new, 1))
+        if match is None:
+            assert load_tables(path).experiments["first"].cells[0].spec.dataset == "digits-tags"
+            return
+        with pytest.raises(FileError, match=match):
+            load_tables(path)
+
+    def test_classes_only(self, tmp_path):
+        text = SMALL.replace('load = "digits"', 'load = "digits-tags"').replace('"itq",', '"itq", unseen = 0.3,')
+        with pytest.raises(FileError, match="'unseen' and 'classify' are for classes"):
+            load_tables(write(tmp_path, text))
+
+    def test_a_figure_that_no_row_stands_beside_is_refused(self, tmp_path):
+        path = write(tmp_path, SMALL)
+        (tmp_path / "paper.toml").write_text(PAPER.replace('"ITQ"', '"ITQ-2"'))
+        with pytest.raises(FileError, match="first / DIGITS / ITQ-2: must stand beside a row"):
+            load_tables(path, paper=tmp_path / "paper.toml")
+        (tmp_path / "paper.toml").write_text(PAPER.replace("map = 0.5", "mapp = 0.5"))
+        with pytest.raises(FileError, match="unknown key 'mapp'"):
+            load_tables(path, paper=tmp_path / "paper.toml")
+
+    def test_more_training_rows_than_there_are_is_all_of_them(self, tmp_path):
+        path = write(tmp_path, SMALL.replace("n_train = 200", "n_train = 5000"))
+        assert load_tables(path).experiments["first"].cells[0].spec.n_train is None
+
+    def test_files_are_in_the_package(self):
+        folder = Path(tables_module.__file__).parent
+        assert (folder / "tables.toml").is_file()
+        assert (folder / "paper.toml").is_file()
+
+
+class TestSplit:
+    data = load("digits")
+
+    def test_fewer_training_rows_leave_the_database(self):
+        part = split(self.data, Spec("digits", "lsh", n_train=50, n_query=20), seed=0)
+        assert (len(part.train), len(part.database), len(part.query)) == (50, 1200, 20)
+        assert np.isin(part.train, self.data.train).all()
+
+    def test_seen_and_held_out_are_the_two_halves(self):
+        seen, other = (
+            split(self.data, Spec("digits", "lsh", n_train=600, database=which), seed=3)
+            for which in ("seen", "held-out")
+        )
+        np.testing.assert_array_equal(seen.train, other.train)
+        np.testing.assert_array_equal(seen.database, seen.train)
+        np.testing.assert_array_equal(np.union1d(other.database, other.train), self.data.train)
+        assert not np.isin(other.database, other.train).any()
+
+    def test_unseen_classes_are_searched_and_not_trained_on(self):
+        part = split(self.data, Spec("digits", "lsh", unseen=0.3), seed=0)
+        unseen = set(part.y_query)
+        assert len(unseen) == 3
+        assert unseen == set(part.y_database)
+        assert set(part.y_train) == set(range(10)) - unseen
+
+    def test_seed(self):
+        first, same, other = (split(self.data, Spec("digits", "lsh", n_train=50), seed=s).train for s in (0, 0, 1))
+        np.testing.assert_array_equal(first, same)
+        assert not np.array_equal(first, other)
+
+
+class TestKey:
+    spec = Spec("digits", "fasthash", params={"loss": "ksh", "hash_function": {"kind": "trees", "max_depth": 6}})
+
+    def test_is_the_same_on_every_machine_and_in_any_order_of_keys(self):
+        key = run_key(self.spec, fingerprint="ab", seed=0)
+        assert key == "c88b6e94455acce3957a83ce8fe9cc73f496a4a8badf4b1e02a3254e818e5fc7"
+        turned = {"hash_function": {"max_depth": 6, "kind": "trees"}, "loss": "ksh"}
+        assert run_key(replace(self.spec, params=turned), fingerprint="ab", seed=0) == key
+
+    @pytest.mark.parametrize(
+        "change", [{"bits": 32}, {"n_train": 5}, {"params": {"loss": "bre"}}, {"pca": 2}, {"database": "seen"}]
+    )
+    def test_tells_runs_apart(self, change):
+        key = run_key(self.spec, fingerprint="ab", seed=0)
+        assert run_key(replace(self.spec, **change), fingerprint="ab", seed=0) != key
+        assert run_key(self.spec, fingerprint="ac", seed=0) != key
+        assert run_key(self.spec, fingerprint="ab", seed=1) != key
+
+
+class TestRun:
+    def test_cells_that_are_the_same_share_a_run(self, finished):
+        folder, jobs = finished
+        assert [(job.name, job.state) for job in jobs] == [
+            ("first / digits / LSH (+1)", "done"),
+            ("first / digits / ITQ", "done"),
+        ]
+        assert len(list(folder.iterdir())) == 2
+
+    def test_what_a_record_holds(self, finished):
+        record = next(r for r in Store(finished[0]) if r["cell"]["method"] == "itq")
+        assert record["status"] == "done"
+        assert record["fingerprint"] == load("digits").fingerprint()
+        assert record["data"] == {"n_train": 200, "n_database": 1200, "n_query": 597, "n_features": 64}
+        assert set(record["measures"]) <= set(MEASURES)
+        assert 0.3 < record["measures"]["map"] < 1
+        assert record["measures"]["peak_memory_gb"] > 0.05
+        assert record["threads"] == 1
+        assert set(record["versions"]) == {"hashgrove", "numpy", "scipy", "scikit-learn", "numba"}
+        curves = record["curves"]
+        assert len(curves["depths"]) == len(curves["precision"])
+        assert max(curves["depths"]) == 1200
+        assert curves["recall"][-1] == 1.0
+
+    def test_a_finished_run_is_never_repeated(self, finished, small):
+        folder, _ = finished
+        before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert {job.state for job in run(["all"], tables=small, results=folder)} == {"kept"}
+        assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+        assert {j.state for j in plan(["first"], store=Store(folder), tables=small, seed=1)} == {"to do"}
+
+    def test_a_killed_suite_goes_on_where_it_stopped(self, small, tmp_path):
+        tables, results = write(tmp_path, SMALL), tmp_path / "results"
+        command = [sys.executable, "-m", "hashgrove", "bench", "run", "all", "--tables", str(tables)]
+        suite = subprocess.Popen(
+            [*command, "--results", str(results)], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + 120
+        while not list(results.glob("*.json")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(suite.pid, signal.SIGKILL)  # the suite and the run that it waits for
+        suite.wait()
+        assert len(list(results.glob("*.json"))) == 1
+        states = [job.state for job in run(["all"], tables=small, results=results)]
+        assert states == ["kept", "done"]
+        assert not list(results.glob(".*"))
+
+    def test_a_failure_is_kept_and_tried_again_only_when_asked(self, tmp_path):
+        text = SMALL.replace('method = "itq", bits = 16', 'method = "itq", bits = 65')  # more bits than features
+        tables = load_tables(write(tmp_path, text))
+        jobs = run(["first"], tables=tables, results=tmp_path / "r", n_jobs=1)
+        assert [job.state for job in jobs] == ["done", "failed"]
+        assert re.search(r"ValueError: .*at most the number of features", jobs[1].reason)
+        [record] = [record for record in Store(tmp_path / "r") if record["status"] == "failed"]
+        assert record["error"] == jobs[1].reason
+        path = Store(tmp_path / "r").path(record["key"], jobs[1].spec)
+        written = path.stat().st_mtime_ns
+        again = run(["first"], tables=tables, results=tmp_path / "r", n_jobs=1)
+        assert [job.state for job in again] == ["kept", "failed"]
+        assert path.stat().st_mtime_ns == written
+        run(["first"], tables=tables, results=tmp_path / "r", n_jobs=1, retry=True)
+        assert path.stat().st_mtime_ns > written
+
+    def test_time_limit(self, small, tmp_path):
+        [job] = run(["second"], tables=small, results=tmp_path, timeout=0.01)
+        assert (job.state, job.reason) == ("failed", "time limit of 0.01 s")
+
+    def test_in_a_batch_a_failure_loses_one_run_only(self, tmp_path):
+        text = SMALL.replace('method = "lsh", bits = 16', 'method = "itq", bits = 16, params = { n_iter = -1 }')
+        jobs = run(["first"], tables=load_tables(write(tmp_path, text)), results=tmp_path / "r", quick=True)
+        assert [job.state for job in jobs] == ["failed", "done"]
+
+    def test_cells_without_data_are_said_not_to_run(self, tmp_path):
+        jobs = run(["ksh"], results=tmp_path / "r", root=tmp_path)
+        assert {(job.state, job.reason) for job in jobs} == {("not run", "data not there")}
+        assert sum(len(job.cells) for job in jobs) == len(TABLES.experiments["ksh"].cells)
+
+    def test_unknown_names(self, tmp_path):
+        with pytest.raises(ValueError, match=r"must be of .*Got 'tabel1' instead"):
+            run(["tabel1"], results=tmp_path)
+
+    def test_a_damaged_result_is_named(self, small, finished, tmp_path):
+        [path, _] = sorted(finished[0].iterdir())
+        (tmp_path / path.name).write_text(path.read_text()[:50])
+        with pytest.raises(FileError, match=f"{re.escape(path.name)}: must be a result in JSON. Remove it"):
+            run(["all"], tables=small, results=tmp_path)
+
+    @pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is not installed")
+    def test_quantiser(self, tmp_path):
+        [job] = run(["later"], quick=True, only=QUANTISER, dataset="cifar10-gist", results=tmp_path)
+        assert job.state == "done", job.reason
+        [record] = Store(tmp_path)
+        assert 0.2 < record["measures"]["map"] < 1
+
+
+class TestQuick:
+    def test_a_pca_cell_tags_and_a_classifier_run(self, tmp_path):
+        wanted = {
+            "pca / mirflickr-effnet / PCA+SPLH", "classification / tinyimagenet100 / CCA+ITQ, 64 bits",
+            "inference / cifar10-gist / Block-GC", "unseen / cifar10-gist / FastH",
+        }  # fmt: skip
+        experiments = {
+            name: replace(e, cells=tuple(cell for cell in e.cells if cell.name in wanted))
+            for name, e in TABLES.experiments.items()
+        }
+        jobs = run(["all"], tables=replace(TABLES, experiments=experiments), quick=True, results=tmp_path, n_jobs=1)
+        assert {job.name: job.state for job in jobs} == dict.fromkeys(wanted, "done"), [job.reason for job in jobs]
+        records = {record["cell"]["method"]: record for record in Store(tmp_path)}
+        assert 0 < records["cca-itq"]["measures"]["svm_error"] < 0.9
+        assert records["splh"]["cell"]["dataset"] == "digits-tags"
+        assert records["splh"]["protocol"]["min_shared"] == 2
+
+    def test_never_among_real_results(self, capsys, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        for arguments in (
+            ["run", "ksh", "--quick", "--results", "docs/results/runs"],
+            ["report", "--quick"],
+        ):
+            with pytest.raises(SystemExit) as ended:
+                main(["bench", *arguments])
+            assert ended.value.code == 2
+            assert "--quick needs" in capsys.readouterr().err
+
+
+class TestReport:
+    def page(self, small, folder, tmp_path, **settings):
+        pictures = report(results=folder, output=tmp_path / "page.md", tables=small, **settings)
+        return (tmp_path / "page.md").read_text(), pictures
+
+    def test_ours_and_the_papers_and_the_difference(self, small, finished, tmp_path):
+        page, pictures = self.page(small, finished[0], tmp_path)
+        ours = {r["cell"]["method"]: r["measures"]["map"] for r in Store(finished[0])}
+        assert f"| ITQ | 200 | 16 | {ours['itq']:.4f} (0.5, {ours['itq'] - 0.5:+.3f}) |" in page
+        assert f"| LSH | 200 | 16 | {ours['lsh']:.4f} (0.25) |" in page  # the paper had another number of points
+        assert f"| random | 200 | 16 | {ours['lsh']:.4f} |" in page
+        assert f"| ITQ beats LSH | yes | {ours['itq'] - ours['lsh']:+.4f} (digits: ITQ - LSH) |" in page
+        [picture] = pictures
+        assert picture == tmp_path / "results" / "bench-first-digits.svg"
+        assert "(results/bench-first-digits.svg)" in page
+        assert picture.read_text().count("ITQ (") >= 1
+
+    def test_the_rest_of_the_page_stays(self, small, finished, tmp_path):
+        (tmp_path / "page.md").write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+        page, _ = self.page(small, finished[0], tmp_path)
+        assert page.startswith("before\n<!-- bench -->\n## The paper")
+        assert page.endswith("<!-- /bench -->\nafter\n")
+        assert "old" not in page
+        assert self.page(small, finished[0], tmp_path)[0] == page
+
+    def test_nothing_is_dropped_in_silence(self, tmp_path):
+        report(results=tmp_path / "none", output=tmp_path / "page.md", root=tmp_path)
+        page = (tmp_path / "page.md").read_text()
+        assert page.count("| not run |") == len(TABLES.claims)
+        assert page.count("Not run: data not there") == sum(
+            len({cell.data.name for cell in e.cells}) for e in TABLES.experiments.values()
+        )
+        for experiment in TABLES.experiments.values():
+            assert f"### {experiment.name}: " in page
+        assert "in the role of the paper's SUN397" in page
+
+    def test_several_seeds_are_averaged(self, small, finished, tmp_path):
+        records = Records(Store(finished[0]))
+        cell = small.experiments["first"].cells[1]
+        [real] = records.done(cell)
+        for seed, value in ((0, 0.5), (1, 0.6)):
+            record = json.loads(json.dumps(real)) | {"seed": seed, "key": str(seed) * 64}
+            record["measures"]["map"] = value
+            Store(tmp_path / "r").write(record, cell.spec)
+        page, _ = self.page(small, tmp_path / "r", tmp_path)
+        assert "0.5500 ± 0.0707, 2 seeds (0.5, +0.050)" in page
+
+    def test_failures_are_shown(self, small, finished, tmp_path):
+        cell = small.experiments["first"].cells[1]
+        record = {"format": FORMAT, "key": "k" * 64, "status": "failed", "error": "time limit of 9 s", "seed": 0}
+        Store(tmp_path / "r").write({**record, "cell": cell.spec.to_dict()}, cell.spec)
+        page, _ = self.page(small, tmp_path / "r", tmp_path)
+        assert "Failed: time limit of 9 s: ITQ." in page
+
+
+class TestClaims:
+    """Verdicts on figures made up for them."""
+
+    def judge(self, small, figures, **settings):
+        claim = Claim(**{"says": "", "experiment": "first", "measure": "map", "pairs": (("ITQ", "LSH"),)} | settings)
+        return judge(claim, small, lambda cell, measure: figures.get(cell.row))
+
+    def test_holds_and_by_how_much(self, small):
+        verdict = self.judge(small, {"ITQ": 0.5, "LSH": 0.25})
+        assert (verdict.holds, verdict.by) == ("yes", "+0.2500 (digits: ITQ - LSH)")
+
+    def test_does_not_hold(self, small):
+        assert self.judge(small, {"ITQ": 0.5, "LSH": 0.5}).holds == "**no**"
+        assert self.judge(small, {"ITQ": 0.497, "LSH": 0.5}, slack=0.005).holds == "yes"
+
+    def test_lower_is_better_for_errors_and_times(self, small):
+        assert self.judge(small, {"ITQ": 0.1, "LSH": 0.2}, measure="knn_error").by.startswith("+0.1000")
+        fast = self.judge(small, {"ITQ": 2.0, "LSH": 9.0}, measure="fit_seconds")
+        assert (fast.holds, fast.by) == ("yes", "4.5 times as fast (digits: ITQ - LSH)")
+        assert self.judge(small, {"ITQ": 9.0, "LSH": 2.0}, measure="fit_seconds").holds == "**no**"
+
+    def test_missing(self, small):
+        assert self.judge(small, {"ITQ": 0.5}).holds == "not run"
+        both = self.judge(small, {"ITQ": 0.5, "LSH": 0.2}, pairs=(("ITQ", "LSH"), ("LSH", "ITQ")))
+        assert both.holds == "**in 1 of 2**"
+
+
+class TestCommands:
+    def call(self, capsys, *arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["bench", *arguments], prog_name="hashgrove")
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    def test_list(self, capsys):
+        status, out, _ = self.call(capsys, "list")
+        assert status == 0
+        assert [line.split()[0] for line in out.splitlines()[1:]] == list(TABLES.experiments)
+
+    def test_dry_run(self, capsys, finished, tmp_path):
+        tables = write(tmp_path, SMALL)
+        status, out, err = self.call(
+            capsys, "run", "all", "--dry-run", "--tables", str(tables), "--results", str(finished[0])
+        )
+        assert status == 0
+        assert re.search(r"first / digits / LSH +kept", out)
+        assert err == "3 cells, 2 runs: 2 kept\n"
+
+    def test_failed_runs_give_exit_code_1(self, capsys, tmp_path):
+        tables = write(tmp_path, SMALL)
+        status, out, err = self.call(
+            capsys, "run", "second", "--tables", str(tables), "--results", str(tmp_path / "r"), "--timeout", "0.01"
+        )
+        assert status == 1
+        assert out.startswith("1 failed; results in ")
+        assert "1 of 1  second / digits / random: time limit of 0.01 s  0 s left" in err
+        assert err.endswith("Error: some runs failed; --retry runs them once more\n")
+
+    def test_report(self, capsys, finished, tmp_path):
+        tables = write(tmp_path, SMALL)
+        status, _, err = self.call(
+            capsys, "report", "--tables", str(tables), "--results", str(finished[0]), "-o", str(tmp_path / "p.md")
+        )
+        assert status == 0
+        assert err.endswith("p.md and 1 pictures\n")
