@@ -53,7 +53,8 @@ class COSDISH(SupervisedHasher):
     Notes
     -----
     Dissimilar entries of S are not -1 but minus the number of similar ones over the number of dissimilar ones among
-    the columns. Deviations: the paper turns the quadratic problem into a clustering problem and solves that by a
+    the columns (a public copy of the authors' code prints that ratio without the minus). Deviations: the paper turns
+    the quadratic problem into a clustering problem and solves that by a
     2-approximation; here it is a one-flip descent from the present bit and from the greedy sign, so the error of the
     step cannot rise. Each bit is fitted to what all other bits leave, not to what the bits before it leave.
     The paper's second hash function, boosted trees, is not offered.

@@ -57,8 +57,9 @@ class KSH(SupervisedHasher):
     Notes
     -----
     Deviations: the gradient steps are taken in the coordinates in which K'K is the identity, not on the weights of the
-    anchors themselves. The objective is the same, but there it is far better conditioned: 20 steps reach a lower value
-    than 500 of the authors' and rank better, so this is a stronger KSH than the published one. Directions of K'K
+    anchors themselves. The objective is the same, but there it is far better conditioned: in a trial (digits and 3,000
+    GIST points, 32 bits, one seed) 20 steps reached a lower value than 500 on the weights, so take this for a
+    stronger KSH than the published one. Directions of K'K
     whose eigenvalues are below 1e-8 of the largest are left out (the authors' code fails where K'K is singular).
 
     References
