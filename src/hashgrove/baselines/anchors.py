@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Kernel
+from hashgrove.encoders.points import Points
 from hashgrove.jit import chunks
 
 __all__ = ["Anchors"]
@@ -50,18 +51,18 @@ class Anchors:
         points = X[rows].astype(np.float64)
         if gamma is None:
             some = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
-            scale = float(_squared_distances(X[some], points).mean())
+            scale = float(Points(points).squared_distances(X[some]).mean())
             gamma = 0.5 / scale if scale > 0 else 1.0
-        total = np.zeros(len(points))
+        total, ready = np.zeros(len(points)), Points(points)
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-            total += np.exp(-gamma * _squared_distances(X[start:stop], points)).sum(axis=0)
+            total += np.exp(-gamma * ready.squared_distances(X[start:stop])).sum(axis=0)
         return cls(points, float(gamma), total / len(X))
 
     def features(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Centred kernel values, shape (n, n_anchors)."""
-        out = np.empty((len(X), len(self.points)))
+        out, ready = np.empty((len(X), len(self.points))), Points(self.points)
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-            out[start:stop] = np.exp(-self.gamma * _squared_distances(X[start:stop], self.points))
+            out[start:stop] = np.exp(-self.gamma * ready.squared_distances(X[start:stop]))
         out -= self.mean
         return out
 
@@ -73,10 +74,3 @@ class Anchors:
             bias=np.asarray(bias - weights @ self.mean, dtype=np.float64),
             gamma=np.array(self.gamma),
         )
-
-
-def _squared_distances(X: NDArray[Any], points: NDArray[np.float64]) -> NDArray[np.float64]:
-    centre = points.mean(axis=0)  # far from the origin, ||x||^2 + ||a||^2 - 2 xa loses digits
-    X, points = X - centre, points - centre
-    squared = np.einsum("ij,ij->i", X, X)[:, None] + np.einsum("ij,ij->i", points, points) - 2.0 * (X @ points.T)
-    return np.maximum(squared, 0.0, out=squared)

@@ -93,15 +93,7 @@ class ClassScores(Encoder):
             "book": (n_classes, n_bits),
             "offset": (n_bits,),
         }
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if array.dtype != np.float64 or array.shape != shape or 0 in shape:
-                raise ValueError(
-                    f"the array {name!r} must be float64, not empty, and fit the other arrays. "
-                    f"Got {array.dtype} of shape {array.shape}."
-                )
-            if not np.isfinite(array).all():
-                raise ValueError(f"the array {name!r} must be finite. Got NaN or infinity.")
+        self._check_floats(shapes)
         if self.exclusive.dtype != np.uint8 or self.exclusive.shape != () or self.exclusive > 1:
             raise ValueError(
                 "the array 'exclusive' must be one uint8, 0 or 1. "
