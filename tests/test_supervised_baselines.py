@@ -97,7 +97,8 @@ def test_save_and_load(make, tmp_path):
 def test_far_from_the_origin(make):
     near = make(16, random_state=0).fit(X[TRAIN], Y[TRAIN])
     far = make(16, random_state=0).fit(X[TRAIN] + 1000, Y[TRAIN])
-    assert np.mean(near.transform(X) == far.transform(X + 1000)) > 0.95
+    # rounding may turn the first direction of equal classes, and with it all codes; not how good they are
+    assert far.score(X[TEST] + 1000, Y[TEST]) == pytest.approx(near.score(X[TEST], Y[TEST]), abs=0.05)
 
 
 def test_tags(make):
