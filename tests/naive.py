@@ -371,3 +371,10 @@ def least_on_line(features, weights, q, costs):
     edges = sorted(-r / f for r, f in zip(rest, features[q], strict=True) if f != 0)
     values = [edges[0] - 1, *((a + b) / 2 for a, b in pairwise(edges)), edges[-1] + 1]
     return min(cut_cost(costs, rest + value * features[q] > 0) for value in values)
+
+
+def weighted_distances(query, weights, codes):
+    """Sum of the weights of the bits in which packed ``codes`` differ from a packed query."""
+    bits = np.unpackbits(codes, axis=1, bitorder="little")[:, : len(weights)]
+    own = np.unpackbits(query[None], axis=1, bitorder="little")[0, : len(weights)]
+    return ((bits != own) * weights).sum(axis=1)

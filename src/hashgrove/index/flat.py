@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.codes import as_words, check_codes
-from hashgrove.index import scan
+from hashgrove.index import scan, weighted
 from hashgrove.index.base import Index, check_integer
 from hashgrove.jit import available_threads, chunks, run
 
@@ -126,6 +126,54 @@ class FlatIndex(Index):
 
         run(search_chunk, chunks(len(queries), QUERIES_PER_CHUNK), n_jobs=n_threads)
         return distances, positions
+
+    def search_weighted(
+        self, codes: ArrayLike, weights: ArrayLike, k: int, *, n_jobs: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The ``k`` nearest items where a bit that differs counts its weight, by distance and then id.
+
+        With the margins of the query's bits as weights this ranks better than the Hamming distance, at the same
+        bytes an item; it takes several times as long.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+        weights : array of shape (n_queries, n_bits)
+            Not negative; for example ``abs(hasher.decision_function(X))``. They are rounded to about 1 / 32,768 of
+            their sum over a query, and distances with them.
+        k : int
+            At least 1; more than the index holds means all of it.
+        n_jobs : int, optional
+            Threads; None or -1 is every core.
+
+        Returns
+        -------
+        distances : float32 array of shape (n_queries, min(k, n))
+            In the unit of the weights.
+        ids : int64 array of shape (n_queries, min(k, n))
+
+        Examples
+        --------
+        >>> index = FlatIndex(np.array([[0b00], [0b01], [0b10]], np.uint8))
+        >>> distances, ids = index.search_weighted(np.array([[0b11]], np.uint8), [[3.0, 1.0]], 3)
+        >>> distances.round(3).tolist(), ids.tolist()
+        ([[1.0, 3.0, 4.0]], [[1, 2, 0]])
+        """
+        codes = check_codes(codes, n_bytes=self.n_bytes)
+        amounts = weighted.check_weights(weights, codes)
+        k = min(check_integer(k, "k", 1), self._size)
+        distances, ids = np.empty((len(codes), k), np.float32), np.empty((len(codes), k), np.int64)
+        if k == 0:
+            return distances, ids
+
+        def search_chunk(start: int, stop: int) -> None:
+            tables, units = weighted.byte_tables(codes[start:stop], amounts[start:stop])
+            for row, table, unit in zip(range(start, stop), tables, units, strict=True):
+                whole, positions = weighted.nearest(self.columns, table, k)
+                distances[row], ids[row] = whole * unit, self.ids[positions]
+
+        run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+        return distances, ids
 
     def search_radius(
         self, codes: ArrayLike, radius: int, *, n_jobs: int | None = None

@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import as_words, check_codes
 from hashgrove.index import Index
 from hashgrove.index.base import check_integer
+from hashgrove.index.weighted import byte_tables, check_weights
 from hashgrove.jit import available_threads, chunks, run
 from hashgrove.metrics.ranking import (
     count_by_class,
     count_relevant,
+    count_weighted,
     expected_average_precision,
     expected_hits,
     rank_by_id,
@@ -27,6 +29,7 @@ __all__ = ["evaluate"]
 
 QUERIES_PER_CHUNK = 32
 QUERIES_PER_VOTE = 1024
+WEIGHTED_PER_CHUNK = 8  # each has histograms of 65,536 distances
 TIES = ("expected", "id")
 SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
@@ -42,6 +45,7 @@ def evaluate(
     min_shared: int = 2,
     exclude_self: bool = False,
     knn: int | None = 50,
+    weights: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Report:
     """Rank the whole database for every query, and measure the rankings.
@@ -67,6 +71,8 @@ def evaluate(
         Query ``i`` is item ``i`` of the database and is left out of its own ranking.
     knn : int or None
         Neighbours that vote in the classification error; None leaves it out.
+    weights : array of shape (n_queries, n_bits), optional
+        Rank by weighted distances, see `FlatIndex.search_weighted`; ties by expectation only, and no kNN error.
     n_jobs : int, optional
         Threads; None or -1 is every core.
 
@@ -86,6 +92,9 @@ def evaluate(
     n_queries, n_database = len(codes), len(index)
     _check_sizes(n_queries, n_database, exclude_self)
     _check_options(k=k, ties=ties, min_shared=min_shared, knn=knn)
+    amounts = None if weights is None else check_weights(weights, codes)
+    if amounts is not None and ties != "expected":
+        raise ValueError(f"The 'ties' parameter must be 'expected' with weights. Got {ties!r} instead.")
     available_threads(n_jobs)
     labels = Relevance.from_labels(y_query, y_database, lengths=(n_queries, n_database), min_shared=int(min_shared))
     own = np.arange(n_queries) if exclude_self else np.full(n_queries, -1)
@@ -94,7 +103,7 @@ def evaluate(
     depths = _depths(k, length)
 
     average_precision, precision, totals, relevant = _rank(
-        index, codes, labels, own, depths, ties=ties, length=length, n_jobs=n_jobs
+        index, codes, labels, own, depths, ties=ties, length=length, weights=amounts, n_jobs=n_jobs
     )
     kept = ~np.isnan(average_precision)
     if not kept.any():
@@ -102,7 +111,7 @@ def evaluate(
             "The 'y_query' parameter must give some query a relevant item in the database. "
             f"Got none for all {n_queries} queries instead."
         )
-    if labels.kind == "tags" or knn is None:
+    if labels.kind == "tags" or knn is None or amounts is not None:
         knn, knn_error = None, None
     else:
         knn = min(int(knn), length)
@@ -131,6 +140,7 @@ def evaluate(
         labels=labels.kind,
         min_shared=labels.min_shared or None,
         exclude_self=bool(exclude_self),
+        weighted=amounts is not None,
     )
 
 
@@ -143,12 +153,16 @@ def _rank(
     *,
     ties: str,
     length: int,
+    weights: NDArray[np.float64] | None,
     n_jobs: int | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Average precision (n_queries,), NaN without a relevant item; precision at depths; pooled histograms."""
     columns, words = index.columns, as_words(codes)
-    n_distances = 8 * codes.shape[1] + 1
-    count = _counter(columns, words, labels, own)
+    n_distances = 8 * codes.shape[1] + 1 if weights is None else 2**16
+    if weights is None:
+        count, n_rows = _counter(columns, words, labels, own), QUERIES_PER_CHUNK
+    else:
+        count, n_rows = _weighted_counter(columns, codes, weights, labels, own), WEIGHTED_PER_CHUNK
     interval = np.searchsorted(depths, np.arange(length + 1)) if ties == "id" else np.empty(0, np.int64)
 
     def rank_chunk(start: int, stop: int) -> tuple[Any, ...]:
@@ -170,7 +184,7 @@ def _rank(
         kept = n_relevant > 0
         return average_precision, hits / depths, totals[kept].sum(axis=0), relevant[kept].sum(axis=0)
 
-    parts = run(rank_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+    parts = run(rank_chunk, chunks(len(codes), n_rows), n_jobs=n_jobs)
     average_precision, precision, totals, relevant = zip(*parts, strict=True)
     return (
         np.concatenate(average_precision),
@@ -203,6 +217,23 @@ def _counter(
         count_by_class(sorted_columns, words[part], firsts[part], lasts[part], sorted_own[part], totals, relevant)
 
     return count_sorted
+
+
+def _weighted_counter(
+    columns: NDArray[np.uint64],
+    codes: NDArray[np.uint8],
+    weights: NDArray[np.float64],
+    labels: Relevance,
+    own: NDArray[np.int64],
+) -> Callable[[slice, NDArray[np.int64], NDArray[np.int64]], None]:
+    """The same for weighted distances."""
+
+    def count(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
+        tables, _ = byte_tables(codes[part], weights[part])
+        marks = labels.columns, labels.queries[part], labels.min_shared
+        count_weighted(columns, tables, *marks, own[part], totals, relevant)
+
+    return count
 
 
 def _misclassified(

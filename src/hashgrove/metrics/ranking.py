@@ -14,10 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.codes import TILE, distances_to_range
+from hashgrove.index.weighted import weighted_distances
 from hashgrove.jit import kernel
 from hashgrove.metrics.relevance import mark
 
-__all__ = ["count_by_class", "count_relevant", "expected_average_precision", "expected_hits", "rank_by_id", "vote"]
+__all__ = [
+    "count_by_class",
+    "count_relevant",
+    "count_weighted",
+    "expected_average_precision",
+    "expected_hits",
+    "rank_by_id",
+    "vote",
+]
 
 LANES = 4  # histograms filled in turn: neighbours at one distance would wait for each other's store
 
@@ -63,6 +72,26 @@ def count_relevant(
                 hits += np.int64(tables[q, lane, 2 * d + 1])
             totals[q, d] = irrelevant + hits
             relevant[q, d] = hits
+
+
+@kernel
+def count_weighted(
+    columns: Any, tables: Any, label_columns: Any, labels: Any, min_shared: int, own: Any, totals: Any, relevant: Any
+) -> None:
+    """What `count_relevant` does, for the distances of `hashgrove.index.weighted`, by ``tables`` of each query."""
+    n = columns.shape[1]
+    tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
+    totals[:] = 0
+    relevant[:] = 0
+    for q in range(len(tables)):
+        for start in range(0, n, TILE):
+            stop = min(start + TILE, n)
+            weighted_distances(columns, tables[q], start, stop, tile)
+            mark(label_columns, labels[q], min_shared, start, stop, marks)
+            for i in range(stop - start):
+                if start + i != own[q]:
+                    totals[q, tile[i]] += 1
+                    relevant[q, tile[i]] += marks[i]
 
 
 @kernel

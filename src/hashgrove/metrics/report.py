@@ -56,6 +56,8 @@ class Report:
         None for classes.
     exclude_self : bool
         Whether query ``i`` was item ``i``, left out of its own ranking.
+    weighted : bool
+        Whether bits counted with weights; then ``radii`` are 1 / 32,768 of the sum of a query's weights.
     """
 
     map: float
@@ -76,6 +78,7 @@ class Report:
     labels: str
     min_shared: int | None
     exclude_self: bool
+    weighted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, arrays as lists: ready for `json.dumps`."""
@@ -94,6 +97,8 @@ class Report:
             rows.append((f"{self.knn}-NN error", self.knn_error))
         lines = [f"{name:<22} {value:.4f}" for name, value in rows]
         lines.append(f"{self.n_queries:,} queries on {self.n_database:,} items; relevant: {relevant}; ties: {ties}")
+        if self.weighted:
+            lines.append("bits of a query counted with weights")
         if self.exclude_self:
             lines.append("each query was left out of its own ranking")
         if self.n_without_relevant:

@@ -1,0 +1,121 @@
+"""Weighted Hamming distances: search and evaluation by them, against sums over bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import naive
+from hashgrove import FastHash, FlatIndex, evaluate
+from hashgrove.index.weighted import LEVELS
+
+
+def problem(n_bits, *, n=400, n_queries=9, seed=0):
+    rng = np.random.default_rng(seed)
+    n_bytes = -(-n_bits // 8)
+    codes, queries = (rng.integers(256, size=(rows, n_bytes), dtype=np.uint8) for rows in (n, n_queries))
+    return codes, queries, rng.random((n_queries, n_bits)) ** 2
+
+
+@pytest.mark.parametrize("n_bits", [3, 8, 61, 64, 130, 1024])
+def test_search_against_sums_over_bits(n_bits):
+    codes, queries, weights = problem(n_bits)
+    ids = np.random.default_rng(1).permutation(10_000)[: len(codes)]
+    index = FlatIndex(codes, ids=ids)
+    distances, found = index.search_weighted(queries, weights, 30)
+    assert distances.dtype == np.float32
+    for q in range(len(queries)):
+        expected = naive.weighted_distances(queries[q], weights[q], index.codes)
+        rounding = weights[q].sum() / LEVELS * n_bits
+        own = expected[np.searchsorted(index.ids, found[q])]
+        np.testing.assert_allclose(distances[q], own, atol=rounding)
+        np.testing.assert_allclose(distances[q], np.sort(expected)[:30], atol=rounding)
+        assert (np.diff(distances[q]) >= 0).all()
+        ties = np.diff(distances[q]) == 0
+        assert (np.diff(found[q])[ties] > 0).all()
+
+
+def test_equal_weights_are_the_hamming_distance():
+    codes, queries, _ = problem(64)
+    index = FlatIndex(codes)
+    distances, ids = index.search(queries, 50)
+    for n_jobs in (1, 2):
+        weighted, same = index.search_weighted(queries, np.full((len(queries), 64), 2.0), 50, n_jobs=n_jobs)
+        np.testing.assert_array_equal(ids, same)
+        np.testing.assert_allclose(weighted, 2.0 * distances, rtol=1e-3)
+
+
+def test_a_bit_of_no_weight_does_not_count():
+    index = FlatIndex(np.array([[1], [2], [3]], np.uint8))
+    distances, ids = index.search_weighted(np.array([[0]], np.uint8), [[0.0, 5.0]], 9)
+    assert ids.tolist() == [[0, 1, 2]]
+    np.testing.assert_allclose(distances, [[0, 5, 5]], rtol=1e-3)
+    nothing, ids = index.search_weighted(np.array([[0]], np.uint8), [[0.0] * 8], 9)
+    assert (nothing.tolist(), ids.tolist()) == ([[0, 0, 0]], [[0, 1, 2]])
+
+
+def test_empty_index_and_no_queries():
+    index = FlatIndex(np.empty((0, 2), np.uint8))
+    assert index.search_weighted(np.zeros((3, 2), np.uint8), np.ones((3, 16)), 5)[0].shape == (3, 0)
+    index.add(np.zeros((4, 2), np.uint8))
+    assert index.search_weighted(np.zeros((0, 2), np.uint8), np.ones((0, 16)), 5)[1].shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones((2, 16)), r"must have 3 rows, one a query, and 9 to 16 columns, one a bit. Got shape \(2, 16\)"),
+        (np.ones((3, 8)), "9 to 16 columns"),
+        (np.ones(16), "Got shape"),
+        (np.full((3, 16), -1.0), "must be finite and not negative"),
+        (np.full((3, 16), np.nan), "must be finite and not negative"),
+    ],
+)
+def test_weights_are_checked(weights, message):
+    index, queries = FlatIndex(np.zeros((5, 2), np.uint8)), np.zeros((3, 2), np.uint8)
+    with pytest.raises(ValueError, match=message):
+        index.search_weighted(queries, weights, 2)
+    with pytest.raises(ValueError, match=message):
+        evaluate(index, queries, [0, 1, 0], [0, 1, 0, 1, 0], weights=weights)
+
+
+@pytest.mark.parametrize("tags", [False, True])
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_evaluation_against_a_sort(tags, exclude_self):
+    codes, queries, weights = problem(40)
+    rng = np.random.default_rng(2)
+    if exclude_self:
+        codes = queries
+    make = (lambda n: rng.random((n, 5)) < 0.4) if tags else (lambda n: rng.integers(3, size=n))
+    y = make(len(codes))
+    y_query = y if exclude_self else make(len(queries))
+    report = evaluate(
+        FlatIndex(codes), queries, y_query, y, k=5, weights=weights, exclude_self=exclude_self, min_shared=1
+    )
+    average, precision = [], []
+    for q in range(len(queries)):
+        relevant = (y & y_query[q]).any(axis=1) if tags else y == y_query[q]
+        order = np.argsort(naive.weighted_distances(queries[q], weights[q], codes), kind="stable")
+        hits = relevant[order[order != q] if exclude_self else order]
+        if hits.any():
+            average.append((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
+            precision.append(hits[:5].mean())
+    assert report.map == pytest.approx(np.mean(average), abs=0.01)  # rounding ties what differs by 1 / 32,768
+    assert report.precision_at_k == pytest.approx(np.mean(precision), abs=0.01)
+    assert report.weighted
+    assert "counted with weights" in str(report)
+
+
+def test_ties_by_id_are_refused_with_weights():
+    index = FlatIndex(np.zeros((2, 1), np.uint8))
+    with pytest.raises(ValueError, match=r"must be 'expected' with weights\. Got 'id'"):
+        evaluate(index, np.zeros((1, 1), np.uint8), [0], [0, 1], ties="id", weights=np.ones((1, 8)))
+
+
+def test_margins_rank_better_than_bits(digits):
+    X_train, y_train, X_query, y_query = digits
+    hasher = FastHash(16, hash_function="linear-svm", random_state=0).fit(X_train, y_train)
+    index, codes = FlatIndex(hasher.transform(X_train)), hasher.transform(X_query)
+    plain = evaluate(index, codes, y_query, y_train)
+    margins = evaluate(index, codes, y_query, y_train, weights=np.abs(hasher.decision_function(X_query)))
+    assert margins.map > plain.map
