@@ -1,6 +1,6 @@
 """What every bench shares: contenders take turns, the best of several counts, and a page is made of the files.
 
-    python benchmarks/contest.py                          # what is not measured yet at this source, then the page
+    python benchmarks/contest.py                          # what is not measured yet with this code, then the page
     python benchmarks/contest.py --report                 # only docs/results/speed.md and .json, from the files
     python benchmarks/bench_search.py                     # one bench, measured anew
     python benchmarks/bench_search.py --only "64 bits"    # those of its contests whose name has this in it
@@ -198,10 +198,26 @@ def machine() -> str:
     return f"{model}, {available_threads()} cores, Python {platform.python_version()}; {', '.join(versions)}"
 
 
-def source() -> str:
-    """A digest of the library's source: a result of another source is measured again by the suite."""
-    files = sorted(Path(hashgrove.__file__).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+def modules() -> list[str]:
+    """The modules of the library that this process has loaded, without those that gather names or show progress."""
+    root = Path(hashgrove.__file__).parent
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("hashgrove.")]
+    names = [Path(file).relative_to(root).as_posix() for file in files if file]
+    return sorted(name for name in names if not name.endswith(("__init__.py", "_version.py", "progress.py")))
+
+
+def source(names: Iterable[str]) -> str:
+    """A digest of these modules as they are now: a contest is measured again when one that it loads has changed."""
+    root = Path(hashgrove.__file__).parent
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(name.encode() + ((root / name).read_bytes() if (root / name).exists() else b""))
+    return digest.hexdigest()[:12]
+
+
+def is_fresh(record: Mapping[str, Any]) -> bool:
+    """Whether the code that a record was measured with is still the code."""
+    return "modules" in record and source(record["modules"]) == record["source"]
 
 
 def main(
@@ -212,17 +228,16 @@ def main(
     parser.add_argument("--tiny", action="store_true", help="small sizes, not recorded")
     parser.add_argument("--data", type=Path, help="cifar10_gist512_u8.npz")
     parser.add_argument("--only", default="", metavar="TEXT", help="contests whose name has TEXT in it")
-    parser.add_argument("--resume", action="store_true", help="not those that are measured at this source already")
+    parser.add_argument("--resume", action="store_true", help="not those that are measured with this code already")
     parser.add_argument("--results", type=Path, default=None, help="folder of the result files [docs/results/speed]")
     arguments = parser.parse_args(argv)
     folder = arguments.results or (None if arguments.tiny else DOCS / "speed")
     path = folder / f"{bench}.json" if folder else None
-    digest = source()
     records: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
     chosen = {
         name: contest
         for name, contest in contests(Setting(arguments.tiny, arguments.data)).items()
-        if arguments.only in name and not (arguments.resume and records.get(name, {}).get("source") == digest)
+        if arguments.only in name and not (arguments.resume and is_fresh(records.get(name, {})))
     }
     missing = [package for module, package in PACKAGES.items() if not installed(module)]
     if missing:
@@ -231,21 +246,22 @@ def main(
         for contest in contests(Setting(True, None)).values():
             contest()
     for name, contest in chosen.items():
-        records[name] = _record(contest(), digest)
+        records[name] = _record(contest())
         print(f"\n## {bench}: {name}\n\n" + "\n".join(_table(records[name])), flush=True)
         if path:
             _write(path, json.dumps(records, indent=1))
     return records
 
 
-def _record(contest: Contest, digest: str) -> dict[str, Any]:
+def _record(contest: Contest) -> dict[str, Any]:
     entries = [{key: value for key, value in vars(entry).items() if key != "answer"} for entry in contest.entries]
     return {
         "entries": entries,
         "targets": [asdict(target) | {"met": target.met, "verdict": target.verdict} for target in contest.targets],
         "facts": contest.facts,
         "machine": machine(),
-        "source": digest,
+        "modules": (loaded := modules()),
+        "source": source(loaded),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -302,7 +318,7 @@ def report(folder: Path = DOCS / "speed") -> None:
         "counts, compilation excluded. `x ours` is a contender's time over ours at the same number of threads.",
         "",
         *(f"Machine: {text}." for text in machines),
-        f"The source now is {source()}; a result of another one is older than the code.",
+        "A table that is older than a module that it measured says so.",
         "",
         "## Targets",
         "",
@@ -315,7 +331,8 @@ def report(folder: Path = DOCS / "speed") -> None:
     for bench, records in results.items():
         lines += ["", f"## {bench.replace('_', ' ').capitalize()}"]
         for name, record in records.items():
-            measured = f"Measured {record['date']}, source {record['source']}."
+            measured = f"Measured {record['date']}."
+            measured += "" if is_fresh(record) else " **The code has changed since.**"
             lines += ["", f"### {name}", "", measured, "", *_table(record)]
     _write(folder.parent / "speed.md", "\n".join(lines))
     _write(folder.parent / "speed.json", json.dumps(results, indent=1))

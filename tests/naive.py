@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 
@@ -179,6 +179,46 @@ def kernel_scores(X, *, support, weights, bias, gamma):
     return linear_scores(bumps, weights=weights, bias=bias)
 
 
+def sinusoid_scores(X, *, weights, phase):
+    """Scores of the Sinusoid encoder."""
+    return np.cos(linear_scores(X, weights=weights, bias=phase))
+
+
+def sphere_scores(X, *, centres, radii):
+    """Scores of the Spheres encoder, one distance at a time."""
+    return np.array([[r**2 - sum((x - c) ** 2) for c, r in zip(centres, radii, strict=True)] for x in X])
+
+
+def tabulated_scores(X, *, directions, low, high, values):
+    """Scores of the Tabulated encoder, one function of one row at a time."""
+    out = np.ones((len(X), directions.shape[1]))
+    for f, b in np.ndindex(*low.shape):
+        knots = np.linspace(low[f, b], high[f, b], values.shape[2])
+        for i, x in enumerate(X):
+            out[i, b] *= np.interp(sum(x * directions[f, b]), knots, values[f, b])
+    return out
+
+
+def anchor_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_nearest):
+    """Scores of the Anchors encoder, one row at a time."""
+    out = []
+    for x in X:
+        squared = [sum((x - a) ** 2) for a in anchors]
+        near = sorted(range(len(anchors)), key=squared.__getitem__)[: int(n_nearest)]
+        z = {j: np.exp(-squared[j] / bandwidth**2) for j in near}
+        y = [sum(z[j] * w[j] for j in near) / sum(z.values()) for w in weights]
+        out.append([slopes[int(v > 0), b] * v + intercepts[int(v > 0), b] for b, v in enumerate(y)])
+    return np.array(out)
+
+
+def lloyd(X, centres, *, max_iter):
+    """k-means from given centres, one row at a time; no centre may lose all rows."""
+    for _ in range(max_iter):
+        labels = np.array([np.argmin([sum((x - c) ** 2) for c in centres]) for x in X])
+        centres = np.array([X[labels == j].mean(axis=0) for j in range(len(centres))])
+    return centres
+
+
 def itq(X, rotation, *, n_iter):
     """Scores and errors of iterative quantisation; the largest entry of an axis is positive."""
     centred = X - X.mean(axis=0)
@@ -192,3 +232,142 @@ def itq(X, rotation, *, n_iter):
         rotated = projected @ rotation
         errors.append(np.mean(np.sum((np.where(rotated > 0, 1.0, -1.0) - rotated) ** 2, axis=1)))
     return projected @ rotation, np.array(errors)
+
+
+def normalised_patches(image, patch_size, stride):
+    """All patches of an image (height, width, channels), mean 0, divided by the root of their variance + 10."""
+    height, width, _ = image.shape
+    rows = []
+    for top in range(0, height - patch_size + 1, stride):
+        for left in range(0, width - patch_size + 1, stride):
+            patch = image[top : top + patch_size, left : left + patch_size].astype(float).ravel()
+            rows.append((patch - patch.mean()) / np.sqrt(patch.var(ddof=1) + 10))
+    return np.array(rows)
+
+
+def matching_pursuit(signal, atoms, sparsity):
+    """Orthogonal matching pursuit: the atoms chosen, in order, and their least-squares weights."""
+    chosen, weights, left = [], np.zeros(0), signal.astype(float)
+    for _ in range(sparsity):
+        chosen.append(int(np.abs(atoms @ left).argmax()))
+        weights = np.linalg.lstsq(atoms[chosen].T.astype(float), signal.astype(float), rcond=None)[0]
+        left = signal - weights @ atoms[chosen]
+    return chosen, weights
+
+
+def update_atoms(atoms, signals, codes):
+    """K-SVD's pass over the atoms by one power step each, on dense codes (signals, atoms); returns both anew."""
+    atoms, codes = atoms.astype(float), codes.astype(float)
+    for j in range(len(atoms)):
+        users = np.flatnonzero(codes[:, j])
+        without = np.delete(np.arange(len(atoms)), j)
+        error = signals[users] - codes[np.ix_(users, without)] @ atoms[without]
+        direction = error.T @ codes[users, j]
+        if len(users) and np.linalg.norm(direction) > 1e-6:
+            atoms[j] = direction / np.linalg.norm(direction)
+            codes[users, j] = error @ atoms[j]
+    return atoms, codes
+
+
+def spherical_step(atoms, signals):
+    """One iteration of spherical k-means: each atom plus its signals times their correlations, of length one."""
+    total = atoms.astype(float)
+    for signal in signals.astype(float):
+        scores = atoms @ signal
+        best = np.abs(scores).argmax()
+        total[best] += scores[best] * signal
+    return total / np.linalg.norm(total, axis=1, keepdims=True)
+
+
+def pooled(scores, threshold, encoding, pooling, levels):
+    """Soft thresholds of ``scores`` (rows, columns, atoms), pooled over the cells of each level's grid."""
+    codes = {
+        "positive": np.maximum(scores - threshold, 0),
+        "absolute": np.maximum(np.abs(scores) - threshold, 0),
+        "split": np.maximum(np.concatenate([scores, -scores], axis=2) - threshold, 0),
+    }[encoding]
+    n_rows, n_columns, _ = scores.shape
+    out = []
+    for level in levels:
+        down = [int(np.floor(n_rows * i / level + 0.5)) for i in range(level + 1)]
+        across = [int(np.floor(n_columns * i / level + 0.5)) for i in range(level + 1)]
+        for i in range(level):
+            for j in range(level):
+                region = codes[down[i] : down[i + 1], across[j] : across[j + 1]]
+                out.append(region.mean(axis=(0, 1)) if pooling == "mean" else region.max(axis=(0, 1)))
+    return np.concatenate(out)
+
+
+def gist(image, *, orientations, n_blocks, prefilter):
+    """GIST of one image (h, w) or (h, w, 3) as in LMgist.m, in float64, one filter after the other.
+
+    A colour image gives the values of its three channels one after the other, which share stretch and contrast.
+    """
+    image = np.asarray(image, float)
+    image = image.reshape(*image.shape[:2], -1)
+    image = image - image.min()
+    image = 255 * image / image.max() if image.max() > 0 else image
+    image = _gist_prefilter(image, prefilter)
+    values = []
+    for channel in range(image.shape[2]):
+        padded = np.pad(image[:, :, channel], 32, mode="symmetric")
+        spectrum = np.fft.fft2(padded)
+        for scale, count in enumerate(orientations):
+            for number in range(count):
+                response = np.abs(np.fft.ifft2(spectrum * _gabor(padded.shape, scale, count, number)))
+                values += _block_means(response[32:-32, 32:-32], n_blocks)
+    return np.array(values)
+
+
+def _gist_prefilter(image, cycles):
+    image = np.pad(np.log(image + 1), ((5, 5), (5, 5), (0, 0)), mode="symmetric")
+    height, width, _ = image.shape
+    n = max(height, width) + max(height, width) % 2
+    image = np.pad(image, ((0, n - height), (0, n - width), (0, 0)), mode="symmetric")
+    x, y = np.meshgrid(np.arange(-n / 2, n / 2), np.arange(-n / 2, n / 2))
+    low = np.fft.fftshift(np.exp(-(x**2 + y**2) / (cycles / np.sqrt(np.log(2))) ** 2))[:, :, None]
+    image = image - np.fft.ifft2(np.fft.fft2(image, axes=(0, 1)) * low, axes=(0, 1)).real
+    power = image.mean(axis=2, keepdims=True) ** 2
+    contrast = np.sqrt(np.abs(np.fft.ifft2(np.fft.fft2(power, axes=(0, 1)) * low, axes=(0, 1))))
+    return (image / (0.2 + contrast))[5 : height - 5, 5 : width - 5]
+
+
+def _gabor(shape, scale, count, number):
+    height, width = shape
+    x, y = np.meshgrid(np.arange(-width / 2, width / 2), np.arange(-height / 2, height / 2))
+    radius, angle = np.fft.fftshift(np.sqrt(x**2 + y**2)), np.fft.fftshift(np.angle(x + 1j * y))
+    angle = angle + np.pi / count * number
+    angle = angle + 2 * np.pi * (angle < -np.pi) - 2 * np.pi * (angle > np.pi)
+    frequency, sharpness = 0.3 / 1.85**scale, 16 * count**2 / 32**2
+    return np.exp(-10 * 0.35 * (radius / width / frequency - 1) ** 2 - 2 * sharpness * np.pi * angle**2)
+
+
+def _block_means(response, n_blocks):
+    rows, columns = (np.fix(np.linspace(0, side, n_blocks + 1)).astype(int) for side in response.shape)
+    return [
+        response[rows[i] : rows[i + 1], columns[j] : columns[j + 1]].mean()
+        for i in range(n_blocks)
+        for j in range(n_blocks)
+    ]
+
+
+def gradient(function, point, step=1e-6):
+    """Derivatives of ``function`` at ``point`` by central differences."""
+    out = []
+    for axis in np.eye(len(point)):
+        out.append((function(point + step * axis) - function(point - step * axis)) / (2 * step))
+    return np.array(out)
+
+
+def cut_cost(costs, bits):
+    """Sum of the costs of pairs whose bits differ; ``costs`` is upper triangular."""
+    n = len(bits)
+    return sum(costs[i, j] for i in range(n) for j in range(i + 1, n) if bits[i] != bits[j])
+
+
+def least_on_line(features, weights, q, costs):
+    """Least `cut_cost` of the signs of weights @ features over all values of weight q."""
+    rest = weights @ features - weights[q] * features[q]
+    edges = sorted(-r / f for r, f in zip(rest, features[q], strict=True) if f != 0)
+    values = [edges[0] - 1, *((a + b) / 2 for a, b in pairwise(edges)), edges[-1] + 1]
+    return min(cut_cost(costs, rest + value * features[q] > 0) for value in values)

@@ -24,7 +24,7 @@ from hashgrove.modelfile import read_header
 
 N_TRAIN = 300
 TRAIN = ("--bits", "12", "--trees", "5", "--seed", "0")
-COMMANDS = ("demo", "train", "info", "encode", "search", "evaluate", "datasets", "bench")
+COMMANDS = ("demo", "features", "train", "info", "encode", "search", "evaluate", "datasets", "bench")
 DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
 
 
@@ -391,6 +391,8 @@ class TestHelp:
         sections = dict(re.findall(r"^## hashgrove (\w+)\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL))
         for name, command in main.commands.items():
             assert f"$ hashgrove {name}" in sections[name]
-            for option in command.params:
+            parts = getattr(command, "commands", {})
+            assert all(f"`{part}`" in sections[name] for part in parts)
+            for option in (option for part in (command, *parts.values()) for option in part.params):
                 for flag in option.opts if option.param_type_name == "option" else [option.human_readable_name]:
                     assert f"`{flag}" in sections[name], f"{name} {flag}"

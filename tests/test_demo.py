@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
 import pytest
 
 from hashgrove.cli import main
-from hashgrove.cli.demo import DEPTH, N_BITS, SignThreshold, compare, draw, format_results
+from hashgrove.cli.demo import DEPTH, N_BITS, compare, draw, format_results
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +59,3 @@ def test_command_without_matplotlib(comparison, tmp_path, monkeypatch, capsys):
     assert "FastHash" in out
     assert "pip install 'hashgrove[plot]'" in err
     assert not path.exists()
-
-
-def test_sign_threshold():
-    X = np.array([[0.0, 5.0], [2.0, 1.0]])
-    assert SignThreshold().fit(X).transform(X).tolist() == [[0b10], [0b01]]

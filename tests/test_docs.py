@@ -33,8 +33,16 @@ def test_links_lead_somewhere(page):
     [
         (
             "parameters.md",
-            ["hashgrove.FastHash", "hashgrove.BoostedTrees", "hashgrove.LinearSVM", "hashgrove.KernelSVM"],
+            [
+                "hashgrove.FastHash",
+                "hashgrove.BoostedTrees",
+                "hashgrove.LinearSVM",
+                "hashgrove.KernelSVM",
+                "hashgrove.Gist",
+                "hashgrove.OnnxFeatures",
+            ],
         ),
+        ("parameters.md", ["hashgrove.Codebook"]),
     ],
 )
 def test_every_parameter_is_documented(page, names):
@@ -44,6 +52,15 @@ def test_every_parameter_is_documented(page, names):
     for name in names:
         for parameter in getattr(hashgrove, name.split(".")[1])().get_params(deep=False):
             assert f"`{parameter}`" in text, f"{name}: {parameter}"
+
+
+def test_every_baseline_and_its_parameters_are_documented():
+    from hashgrove.baselines import BASELINES
+
+    text = (ROOT / "docs" / "baselines.md").read_text()
+    for name, make in BASELINES.items():
+        for word in (name, make.__name__, *make().get_params(deep=False)):
+            assert f"`{word}`" in text, f"{name}: {word}"
 
 
 def test_version_is_the_same_everywhere():

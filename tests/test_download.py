@@ -9,11 +9,13 @@ import threading
 from collections import namedtuple
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 from hashgrove.datasets import DATASETS, catalogue, download, fetch
 from hashgrove.datasets.download import DownloadError, has_checksum
+from hashgrove.progress import report_download
 
 CONTENT = bytes(range(256)) * 4000  # about a megabyte: several chunks
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -89,6 +91,8 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setattr(download, "BACKOFF", 0.001)
     monkeypatch.setattr(download, "TIMEOUT", 5.0)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "*")
     server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -334,3 +338,19 @@ class TestFetch:
             fetch("espgame", root=tmp_path)
         with pytest.raises(DownloadError, match="comes with scikit-learn"):
             fetch("digits", root=tmp_path)
+
+
+class TestProgress:
+    def test_lines_with_the_time_left(self, monkeypatch, capsys):
+        clock = iter([0.0, 1.0, 2.0, 6.0, 8.0])
+        monkeypatch.setattr("hashgrove.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        with report_download("a.gz") as show:
+            for done in (0, 10_000_000, 30_000_000, 40_000_000):
+                show(done, 40_000_000)
+        assert capsys.readouterr().err.splitlines() == ["a.gz: 30.0 of 40.0 MB  2 s left", "a.gz: 40.0 of 40.0 MB"]
+
+    def test_bar_on_a_terminal(self, monkeypatch, capsys):
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        with report_download("a.gz") as show:
+            show(20_000_000, 40_000_000)
+        assert "20.0/40.0 MB" in capsys.readouterr().err

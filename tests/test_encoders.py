@@ -8,7 +8,7 @@ import pytest
 import naive
 from hashgrove import modelfile
 from hashgrove.codes import unpack
-from hashgrove.encoders import Kernel, Linear
+from hashgrove.encoders import ENCODERS, Anchors, Kernel, Linear, Sinusoid, Spheres, Tabulated
 
 
 def linear(n_bits, *, n_features=5, seed=0):
@@ -27,7 +27,55 @@ def kernel(n_bits, *, n_support=7, n_features=5, seed=0, shift=0.0):
     )
 
 
-MAKERS = {"linear": (linear, naive.linear_scores), "kernel": (kernel, naive.kernel_scores)}
+def sinusoid(n_bits, *, n_features=5, seed=0):
+    flat = linear(n_bits, n_features=n_features, seed=seed)
+    return Sinusoid(weights=flat.weights, phase=flat.bias)
+
+
+def spheres(n_bits, *, n_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return Spheres(centres=rng.normal(size=(n_bits, n_features)), radii=rng.random(n_bits) * 3)
+
+
+def tabulated(n_bits, *, n_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    n_factors = 2 + seed % 3  # so that concatenate has to fill up
+    low = rng.normal(size=(n_factors, n_bits)) - 2
+    return Tabulated(
+        directions=rng.normal(size=(n_factors, n_bits, n_features)),
+        low=low,
+        high=low + 1 + 3 * rng.random((n_factors, n_bits)),
+        values=rng.normal(size=(n_factors, n_bits, 7)),
+    )
+
+
+def anchors(n_bits, *, n_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return Anchors(
+        anchors=np.random.default_rng(99).normal(size=(8, n_features)),
+        weights=rng.normal(size=(n_bits, 8)),
+        slopes=rng.normal(size=(2, n_bits)),
+        intercepts=rng.normal(size=(2, n_bits)),
+        bandwidth=np.array(0.9),
+        n_nearest=np.array(3),
+    )
+
+
+MAKERS = {
+    "linear": (linear, naive.linear_scores),
+    "kernel": (kernel, naive.kernel_scores),
+    "sinusoid": (sinusoid, naive.sinusoid_scores),
+    "spheres": (spheres, naive.sphere_scores),
+    "tabulated": (tabulated, naive.tabulated_scores),
+    "anchors": (anchors, naive.anchor_scores),
+}
+
+
+TESTED_ELSEWHERE = {"trees", "class-scores"}  # test_trees.py, test_supervised_baselines.py
+
+
+def test_every_encoder_is_tested():
+    assert set(MAKERS) | TESTED_ELSEWHERE == set(ENCODERS)
 
 
 @pytest.fixture(params=MAKERS)
@@ -85,13 +133,15 @@ def test_check_refuses_every_wrong_array(name):
             "type": array.astype(np.float32),
             "dimensions": array[None],
             "empty": array[..., :0] if array.ndim else np.zeros(0),
-            "nan": np.full_like(array, np.nan),
-            "infinite": np.full_like(array, np.inf),
         }
+        if array.dtype.kind == "f":
+            wrong |= {"nan": np.full_like(array, np.nan), "infinite": np.full_like(array, np.inf)}
+        else:
+            wrong |= {"small": np.full_like(array, 0), "large": np.full_like(array, 10**6)}
         if array.ndim:
             wrong["length"] = array[:-1]
         for what, value in wrong.items():
-            if what == "length" and name == "linear" and field == "weights":
+            if what == "length" and name in ("linear", "sinusoid") and field == "weights":
                 value = array[:1]
             with pytest.raises(ValueError, match="array"):
                 print(field, what, type(encoder).from_arrays(encoder.arrays() | {field: value}))
@@ -101,6 +151,36 @@ def test_check_refuses_every_wrong_array(name):
 def test_wrong_number_of_features(maker):
     with pytest.raises(ValueError, match="5 features"):
         maker(3).scores(np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "change", "match"),
+    [
+        (spheres(3), {"radii": np.array([1.0, -1.0, 1.0])}, "'radii' must not be negative"),
+        (anchors(3), {"bandwidth": np.array(0.0)}, "'bandwidth' must be positive"),
+        (anchors(3), {"n_nearest": np.array(9)}, "'n_nearest' must be from 1 to 8"),
+        (tabulated(3), {"high": tabulated(3).low}, "'low' must be below"),
+        (tabulated(3), {"values": tabulated(3).values[..., :1].copy()}, "2 knots at least"),
+    ],
+)
+def test_check_refuses_values_out_of_range(encoder, change, match):
+    with pytest.raises(ValueError, match=match):
+        type(encoder).from_arrays(encoder.arrays() | change)
+
+
+def test_concatenate_refuses_other_anchors_and_other_knots():
+    first, table = anchors(1), tabulated(1)
+    for name, value in {"anchors": first.anchors + 1, "bandwidth": np.array(2.0), "n_nearest": np.array(2)}.items():
+        with pytest.raises(ValueError, match=f"the same '{name}'"):
+            Anchors.concatenate([first, Anchors.from_arrays(first.arrays() | {name: value})])
+    with pytest.raises(ValueError, match=r"number of knots. Got \[4, 7\]"):
+        Tabulated.concatenate([table, Tabulated.from_arrays(table.arrays() | {"values": table.values[..., :4]})])
+
+
+def test_a_row_far_from_all_anchors_has_a_score():
+    scores = anchors(3).scores(np.full((1, 5), 1e5))
+    assert np.isfinite(scores).all()
+    assert np.abs(scores).max() > 0
 
 
 class TestKernel:

@@ -153,6 +153,27 @@ def test_solvers_in_the_papers_order():
     assert totals["block-gc"] < 0
 
 
+@pytest.mark.parametrize("solver", [BlockGraphCut, ICM])
+def test_zeros_are_a_better_start_than_ones(solver):
+    totals = {"ones": 0, "zeros": 0}
+    for seed in range(20):
+        problem, _ = random_problem(seed, n=200, n_classes=5, n_bits=8)
+        for start in totals:
+            rng = np.random.default_rng(seed)
+            z = solver(start=start).solve(solver().prepare(problem.affinity, rng), problem, rng)
+            assert set(z.tolist()) <= {-1, 1}
+            totals[start] += problem.objective(z)
+    assert totals["zeros"] < totals["ones"] < 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("start", "random"), ("n_sweeps", 0), ("n_sweeps", 1.5)])
+def test_parameters_of_the_block_search_are_checked(name, value):
+    problem, _ = random_problem(0)
+    solver = BlockGraphCut(**{name: value})
+    with pytest.raises(ValueError, match=f"The '{name}' parameter must be .* Got {value!r} instead"):
+        solver.prepare(problem.affinity, np.random.default_rng(0))
+
+
 def test_spectral_is_near_the_exhaustive_minimum():
     for seed in range(10):
         problem, _ = random_problem(seed, n=12, n_classes=2)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hashgrove.codes import hamming, pack, unpack
     from hashgrove.encoders import Encoder
     from hashgrove.fasthash import FastHash
+    from hashgrove.features import Codebook, Gist, ImageEncoder, OnnxFeatures
     from hashgrove.functions import BoostedTrees, KernelSVM, LinearSVM
     from hashgrove.hasher import load
     from hashgrove.index import FlatIndex
@@ -28,6 +29,7 @@ _HOMES = {
     "codes": ["hamming", "pack", "unpack"],
     "encoders": ["Encoder"],
     "fasthash": ["FastHash"],
+    "features": ["Codebook", "Gist", "ImageEncoder", "OnnxFeatures"],
     "functions": ["BoostedTrees", "KernelSVM", "LinearSVM"],
     "hasher": ["load"],
     "index": ["FlatIndex"],
@@ -42,15 +44,19 @@ __all__ = [  # noqa: RUF022
     "Affinity",
     "BlockGraphCut",
     "BoostedTrees",
+    "Codebook",
     "Encoder",
     "FastHash",
     "FlatIndex",
+    "Gist",
     "ICM",
     "ITQ",
+    "ImageEncoder",
     "KernelSVM",
     "LSH",
     "LinearSVM",
     "ModelFileError",
+    "OnnxFeatures",
     "Report",
     "Spectral",
     "evaluate",

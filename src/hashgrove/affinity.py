@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hashgrove.jit import chunks, run
 from hashgrove.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
 
-__all__ = ["Affinity"]
+__all__ = ["Affinity", "check_labels", "check_target"]
 
 ROWS_PER_CHUNK = 512
 Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (entries of each row, column indices row by row)
@@ -90,18 +91,7 @@ class Affinity:
     ) -> Affinity:
         """Points of the same class are similar, all others dissimilar; ``None`` neighbours means all."""
         limits = _check_limits(n_similar, n_dissimilar)
-        y = np.asarray(y)
-        if y.ndim != 1:
-            raise ValueError(f"The 'y' parameter must be 1-D class labels. Got shape {y.shape} instead.")
-        _refuse_nan(y)
-        names, classes = np.unique(y, return_inverse=True)
-        if len(names) < 2:
-            raise ValueError(f"The 'y' parameter must have at least two classes. Got {len(names)} class instead.")
-        if len(names) == len(y):
-            raise ValueError(
-                f"The 'y' parameter must have two points of one class at least. Got {len(y)} different labels for "
-                f"{len(y)} points instead; are they identifiers or real numbers?"
-            )
+        classes = check_labels(y)
         by_class = np.argsort(classes, kind="stable").astype(np.uint32)
         starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
         seed = _seed(random_state)
@@ -109,7 +99,7 @@ class Affinity:
         def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
             return draw_by_class(classes, by_class, starts, *limits, seed, start, stop)
 
-        return cls._from_draws(draw_rows, n_points=len(y), classes=classes.astype(np.int32), n_jobs=n_jobs)
+        return cls._from_draws(draw_rows, n_points=len(classes), classes=classes.astype(np.int32), n_jobs=n_jobs)
 
     @classmethod
     def from_tags(
@@ -219,6 +209,44 @@ class Affinity:
         middle = indptr[:-1] + np.diff(similar_ptr)
         interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, middle, indices)
         return cls(indptr, middle, indices, classes)
+
+
+def check_labels(y: ArrayLike) -> NDArray[np.int64]:
+    """Class labels of any type as numbers from 0; there must be two classes, and two points of one class."""
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"The 'y' parameter must be 1-D class labels. Got shape {y.shape} instead.")
+    _refuse_nan(y)
+    names, classes = np.unique(y, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"The 'y' parameter must have at least two classes. Got {len(names)} class instead.")
+    if len(names) == len(y):
+        raise ValueError(
+            f"The 'y' parameter must have two points of one class at least. Got {len(y)} different labels for "
+            f"{len(y)} points instead; are they identifiers or real numbers?"
+        )
+    return classes
+
+
+def check_target(X: NDArray[Any], y: Any, affinity: Any, *, estimator: str) -> tuple[str, Any]:
+    """What `fit` was given: ("labels", 1-D), ("tags", 2-D), ("affinity", an Affinity) or ("pairs", its source)."""
+    if (y is None) == (affinity is None):
+        if y is not None:
+            raise ValueError("The 'y' and 'affinity' parameters must not both be given.")
+        raise ValueError(
+            f"This {estimator} estimator requires y to be passed, but the target y is None. "
+            "Pass class labels or a tag matrix as y, or pairs as affinity."
+        )
+    if isinstance(affinity, Affinity):
+        check_consistent_length(X, affinity)
+        return "affinity", affinity
+    if affinity is not None:
+        return "pairs", affinity
+    check_consistent_length(X, y)
+    y = y if sparse.issparse(y) else np.asarray(y)
+    if y.ndim == 2 and y.shape[1] > 1:
+        return "tags", y
+    return "labels", column_or_1d(y, warn=True)
 
 
 def _check_limits(n_similar: int | None, n_dissimilar: int | None) -> tuple[int, int]:

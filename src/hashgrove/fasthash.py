@@ -13,12 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hashgrove import losses
-from hashgrove.affinity import Affinity
+from hashgrove.affinity import Affinity, check_target
 from hashgrove.encoders import Encoder
 from hashgrove.functions import HASH_FUNCTIONS, Classifier, Fitted
 from hashgrove.hasher import Hasher
@@ -252,29 +250,20 @@ class FastHash(Hasher):
 
     def _affinity(self, X: NDArray[Any], y: Any, affinity: Any, seed: int) -> Affinity:
         """The pairs, from whichever description of them was given."""
-        if (y is None) == (affinity is None):
-            if y is not None:
-                raise ValueError("The 'y' and 'affinity' parameters must not both be given.")
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None. "
-                "Pass class labels or a tag matrix as y, or pairs as affinity."
-            )
-        if isinstance(affinity, Affinity):
-            check_consistent_length(X, affinity)
-            return affinity
+        kind, target = check_target(X, y, affinity, estimator=type(self).__name__)
+        if kind == "affinity":
+            return target
         settings: dict[str, Any] = {
             "n_similar": self.n_similar,
             "n_dissimilar": self.n_dissimilar,
             "random_state": seed,
             "n_jobs": self.n_jobs,
         }
-        if affinity is not None:
-            return Affinity.from_pairs(affinity, n_points=len(X), **settings)
-        check_consistent_length(X, y)
-        y = y if sparse.issparse(y) else np.asarray(y)
-        if y.ndim == 2 and y.shape[1] > 1:
-            return Affinity.from_tags(y, min_shared=self.min_shared, **settings)
-        return Affinity.from_labels(column_or_1d(y, warn=True), **settings)
+        if kind == "pairs":
+            return Affinity.from_pairs(target, n_points=len(X), **settings)
+        if kind == "tags":
+            return Affinity.from_tags(target, min_shared=self.min_shared, **settings)
+        return Affinity.from_labels(target, **settings)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

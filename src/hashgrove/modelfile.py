@@ -27,7 +27,7 @@ from hashgrove.formats import FileError, PathLike, one_line
 __all__ = ["FORMAT", "ModelFileError", "read", "read_header", "write"]
 
 FORMAT = 1
-KINDS = ("encoder", "index")
+KINDS = ("encoder", "index", "features")
 KEY = "hashgrove"
 FIELDS = {"format": int, "kind": str, "version": str, "header": dict, "sha256": str}
 DTYPES = {
@@ -53,7 +53,7 @@ def write(path: PathLike, *, kind: str, header: Mapping[str, Any], arrays: Mappi
     Parameters
     ----------
     path : path
-    kind : {"encoder", "index"}
+    kind : {"encoder", "index", "features"}
         What the file is; `read` refuses another kind.
     header : dict
         Anything that JSON can hold, without NaN and infinity.
@@ -91,7 +91,7 @@ def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
     Parameters
     ----------
     path : path
-    kind : {"encoder", "index"}
+    kind : {"encoder", "index", "features"}
 
     Returns
     -------

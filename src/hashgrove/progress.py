@@ -1,4 +1,4 @@
-"""Progress on stderr: of a fit (bits done, time left, loss), a download (bytes) and a suite of experiments (runs)."""
+"""Progress on stderr, with the time left: of a fit (bits or iterations), images, a download, a suite of runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from hashgrove.fasthash import BitRecord
 
-__all__ = ["report_download", "report_progress", "report_runs"]
+__all__ = ["image_progress", "report_download", "report_iterations", "report_progress", "report_runs"]
 
 SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 
@@ -19,51 +21,55 @@ SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
 @contextmanager
 def report_progress(n_bits: int, *, done: int, verbose: int) -> Iterator[Callable[[BitRecord], None]]:
     """A callback that shows each `BitRecord`: a bar on a terminal, elsewhere lines if ``verbose`` > 1, or nothing."""
-    if verbose > 0 and sys.stderr.isatty():
-        with _bar(n_bits, done) as show:
-            yield show
-    else:
-        yield _print_line if verbose > 1 else _ignore
+
+    def line(record: BitRecord) -> str:
+        seconds = record.seconds_inference + record.seconds_learning
+        return f"bit {record.bit}: {_figures(record)}  {seconds:.2f} s"
+
+    with _report("learning bits", n_bits, done, verbose) as show:
+        yield lambda record: show(_figures(record), line(record))
 
 
 @contextmanager
-def _bar(n_bits: int, done: int) -> Iterator[Callable[[BitRecord], None]]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("learning bits"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[dim]elapsed"),
-        TimeElapsedColumn(),
-        TextColumn("[dim]left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("bits", total=n_bits, completed=done, figures="")
-        yield lambda record: progress.update(task, advance=1, figures=_figures(record))
+def report_iterations(what: str, n_iter: int, *, verbose: int) -> Iterator[Callable[[int, float], None]]:
+    """The same for a fit in iterations: a callback that shows the number of each, and the share of error left."""
+    with _report(what, n_iter, 0, verbose) as show:
+        yield lambda number, left: show(f"left {left:.4f}", f"{what}: iteration {number}: left {left:.4f}")
 
 
-def _figures(record: BitRecord) -> str:
-    return f"loss {record.objective:.4f}  error {record.training_error:.3f}"
+@contextmanager
+def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
+    """A callback for the number of images done: a bar with the time left on a terminal, elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    with _progress("images") as progress:
+        task = progress.add_task("images", total=n_images, figures="")
+        yield lambda done: progress.update(task, completed=done)
 
 
-def _print_line(record: BitRecord) -> None:
-    seconds = record.seconds_inference + record.seconds_learning
-    print(f"bit {record.bit}: {_figures(record)}  {seconds:.2f} s", file=sys.stderr, flush=True)
+@contextmanager
+def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that shows each run of a suite when it ends, with its state: a bar on a terminal, elsewhere lines."""
+    if not sys.stderr.isatty():
+        yield _RunLines(total)
+        return
+    with _progress("runs") as progress:
+        task = progress.add_task("runs", total=total, figures="")
+        yield lambda name, state: progress.update(task, advance=1, figures=f"{name}: {state}")
 
 
-def _ignore(record: BitRecord) -> None:
-    """Say nothing."""
+class _RunLines:
+    """Prints a line for each run, with the time that the rest will take if it goes on at this pace."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.started = total, 0, time.monotonic()
+
+    def __call__(self, name: str, state: str) -> None:
+        self.done += 1
+        left = (time.monotonic() - self.started) / self.done * (self.total - self.done)
+        line = f"{self.done} of {self.total}  {name}: {state}  {left:.0f} s left"
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -110,11 +116,17 @@ class _DownloadLines:
 
 
 @contextmanager
-def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
-    """A callback that shows each run of a suite when it ends, with its state: a bar on a terminal, elsewhere lines."""
-    if not sys.stderr.isatty():
-        yield _RunLines(total)
+def _report(what: str, total: int, done: int, verbose: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that shows one more step: figures beside the bar, or a line."""
+    if not (verbose > 0 and sys.stderr.isatty()):
+        yield _print_line if verbose > 1 else _ignore
         return
+    with _progress(what) as progress:
+        task = progress.add_task(what, total=total, completed=done, figures="")
+        yield lambda figures, line: progress.update(task, advance=1, figures=figures)
+
+
+def _progress(title: str) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -126,28 +138,25 @@ def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
     )
 
     columns = (
-        TextColumn("runs"),
+        TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("[dim]elapsed"),
         TimeElapsedColumn(),
         TextColumn("[dim]left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}", markup=False),
+        TextColumn("{task.fields[figures]}", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("runs", total=total, last="")
-        yield lambda name, state: progress.update(task, advance=1, last=f"{name}: {state}")
+    return Progress(*columns, console=Console(stderr=True))
 
 
-class _RunLines:
-    """Prints a line for each run, with the time that the rest will take if it goes on at this pace."""
+def _figures(record: BitRecord) -> str:
+    return f"loss {record.objective:.4f}  error {record.training_error:.3f}"
 
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.started = total, 0, time.monotonic()
 
-    def __call__(self, name: str, state: str) -> None:
-        self.done += 1
-        left = (time.monotonic() - self.started) / self.done * (self.total - self.done)
-        line = f"{self.done} of {self.total}  {name}: {state}  {left:.0f} s left"
-        print(line, file=sys.stderr, flush=True)
+def _print_line(figures: str, line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _ignore(figures: str, line: str) -> None:
+    """Say nothing."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
 
+from hashgrove.baselines.parameters import check_integer
+from hashgrove.baselines.pca import principal_directions
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
-from hashgrove.jit import chunks
 
-__all__ = ["ITQ"]
-
-ROWS_PER_CHUNK = 8192
+__all__ = ["ITQ", "quantising_rotation"]
 
 
 class ITQ(Hasher):
@@ -56,47 +54,50 @@ class ITQ(Hasher):
         self.n_iter = n_iter
         self.random_state = random_state
 
+    def max_bits(self, *, n_samples: int, n_features: int) -> int:
+        """There are no more principal directions than features."""
+        return n_features
+
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit the projection and the rotation to ``X``; ``y`` is ignored."""
         X = self._check_X(X, reset=True)
-        self._check_n_bits()
-        if not isinstance(self.n_iter, Integral) or self.n_iter < 1:
-            raise ValueError(f"The 'n_iter' parameter must be a positive integer. Got {self.n_iter!r} instead.")
-        if self.n_bits > X.shape[1]:
-            raise ValueError(
-                f"The 'n_bits' parameter must be at most the number of features, {X.shape[1]}, for ITQ. "
-                f"Got {self.n_bits} instead. Use fewer bits, or LSH or FastHash, which have no such limit."
-            )
+        self._check_n_bits(X)
+        check_integer(self, "n_iter")
         rng = np.random.default_rng(self._seed())
-        mean, directions = _principal_directions(X, self.n_bits)
+        mean, directions = principal_directions(X, self.n_bits)
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
-        rotation = np.linalg.qr(rng.standard_normal((self.n_bits, self.n_bits)))[0]
-        errors = np.empty(self.n_iter)
-        rotated = projected @ rotation
-        for iteration in range(self.n_iter):
-            left, _, right = np.linalg.svd(projected.T @ _signs(rotated))
-            rotation = left @ right
-            rotated = projected @ rotation
-            errors[iteration] = np.square(_signs(rotated) - rotated).sum() / len(X)
+        rotation, self.quantisation_error_ = quantising_rotation(
+            projected, n_bits=self.n_bits, n_iter=self.n_iter, rng=rng
+        )
         weights = rotation.T @ directions
         self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
-        self.quantisation_error_ = errors
         return self
+
+
+def quantising_rotation(
+    projected: NDArray[np.float64], *, n_bits: int, n_iter: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A rotation R that brings ``projected`` near to signs, and the mean of ||sign(v R) - v R||^2 after each iteration.
+
+    With fewer dimensions than bits, R turns the data within ``n_bits`` dimensions as if padded with zeros: its shape is
+    (n_dimensions, n_bits) and R R' = 1.
+
+    >>> v = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    >>> R, errors = quantising_rotation(v, n_bits=2, n_iter=20, rng=np.random.default_rng(0))
+    >>> np.abs(v @ R).round(3)[0].tolist(), round(float(errors[-1]), 3)
+    ([0.707, 0.707], 0.172)
+    """
+    rotation = np.linalg.qr(rng.standard_normal((n_bits, n_bits)))[0][: projected.shape[1]]
+    errors = np.empty(n_iter)
+    rotated = projected @ rotation
+    for iteration in range(n_iter):
+        left, _, right = np.linalg.svd(projected.T @ _signs(rotated), full_matrices=False)
+        rotation = left @ right
+        rotated = projected @ rotation
+        errors[iteration] = np.square(_signs(rotated) - rotated).sum() / len(projected)
+    return rotation, errors
 
 
 def _signs(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(scores > 0, 1.0, -1.0)
-
-
-def _principal_directions(X: NDArray[Any], n_directions: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of the rows, and the directions of largest variance, shape (n_directions, n_features)."""
-    n_features = X.shape[1]
-    mean = X.mean(axis=0, dtype=np.float64)
-    covariance = np.zeros((n_features, n_features))
-    for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-        centred = X[start:stop] - mean
-        covariance += centred.T @ centred
-    vectors = eigh(covariance, subset_by_index=(n_features - n_directions, n_features - 1))[1].T[::-1]
-    largest = np.abs(vectors).argmax(axis=1)
-    signs = np.sign(vectors[np.arange(n_directions), largest])  # LAPACK leaves the sign of a direction open
-    return mean, np.ascontiguousarray(vectors * signs[:, None])

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 
@@ -41,6 +42,7 @@ class LSH(Hasher):
         self.n_bits = n_bits
         self.random_state = random_state
 
+    @single_threaded_blas()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the hyperplanes; of ``X`` only the mean is used, of ``y`` nothing."""
         X = self._check_X(X, reset=True)

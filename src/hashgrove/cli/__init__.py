@@ -16,6 +16,7 @@ from hashgrove._version import __version__
 from hashgrove.cli import options
 from hashgrove.cli.bench import bench
 from hashgrove.cli.datasets import datasets
+from hashgrove.cli.features import features as features_commands
 from hashgrove.cli.program import Program
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def main(ctx: click.Context) -> None:
 
 main.add_command(bench)
 main.add_command(datasets)
+main.add_command(features_commands)
 
 
 @main.command()
@@ -85,6 +87,7 @@ def demo(output: str, seed: int) -> None:
 @click.option("-o", "--output", required=True, metavar="MODEL", help="Model file to write.")
 @click.option("--label-column", metavar="NAME", help="Column of a .csv or .parquet FEATURES file with the labels.")
 @click.option("--pairs", metavar="FILE", help="Rows i, j, relation (above 0 similar, below 0 not); not with LABELS.")
+@click.option("--features", "extractor", metavar="EXTRACTOR", help="What made FEATURES; the model then takes images.")
 @options.training
 @options.threads
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")
@@ -94,6 +97,7 @@ def train(
     output: str,
     label_column: str | None,
     pairs: str | None,
+    extractor: str | None,
     quiet: bool,
     **settings: Any,
 ) -> None:
@@ -107,17 +111,18 @@ def train(
       hashgrove train X.npy y.npy -o model.hashgrove --bits 64 --loss hinge --depth 4 --seed 0
     """
     _check_call(labels, label_column, pairs, settings["hash_function"])
-    from hashgrove.cli.inputs import check_output, read_training
+    from hashgrove.cli.inputs import check_output, read_extractor, read_training
     from hashgrove.cli.output import format_training
 
-    check_output(output, inputs=(features, labels, pairs))
+    check_output(output, inputs=(features, labels, pairs, extractor))
     X, y, affinity = read_training(features, labels, label_column, pairs)
+    made_by = read_extractor(extractor, n_features=X.shape[1], of=features)
     _check_min_shared(y)
     hasher = _hasher(settings, verbose=0 if quiet else 1)
     started = time.perf_counter()
     hasher.fit(X, y, affinity=affinity)
     seconds = time.perf_counter() - started
-    hasher.save(output)
+    hasher.save(output, features=made_by)
     if not quiet:
         click.echo(format_training(hasher, output, seconds))
 
@@ -170,7 +175,8 @@ def info(model: str, style: str | None) -> None:
 def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     """Turn FEATURES into packed codes by a MODEL.
 
-    Codes are uint8, one row an item, eight bits a byte.
+    Codes are uint8, one row an item, eight bits a byte. For a model with features (see `train --features`),
+    FEATURES may be images: a folder, an image, a list of paths or an array, as for `hashgrove features`.
 
     \b
     Example:
@@ -179,12 +185,14 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     suffix = Path(output).suffix.lower()
     options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
     from hashgrove import load
-    from hashgrove.cli.inputs import check_output, encode_file
+    from hashgrove.cli.inputs import check_output, encode_file, write_names
     from hashgrove.files import write_matrix
 
     check_output(output, inputs=(model, features))
-    codes = encode_file(load(model), features, model=model, n_jobs=n_jobs)
+    codes, names = encode_file(load(model), features, model=model, n_jobs=n_jobs)
     write_matrix(output, codes)
+    if names is not None:
+        write_names(output, names)
     click.echo(f"Wrote {len(codes):,} codes of {codes.shape[1]} bytes to {output}", err=True)
 
 

@@ -21,14 +21,17 @@ root_option = click.option(
 name_argument = click.argument("name", type=options.DATASETS, metavar="NAME")
 
 
-@click.group()
-def datasets() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def datasets(ctx: click.Context) -> None:
     """List, describe and download data sets.
 
     \b
     Example:
       hashgrove datasets list
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @datasets.command("list")
@@ -73,6 +76,7 @@ def info(name: str, root: str | None, style: str | None) -> None:
     if style == "json":
         click.echo(json.dumps(facts, indent=2))
         return
+    facts["here"] = "yes" if facts["here"] else "no"
     texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
     click.echo(format_pairs((key.replace("_", " "), value) for key, value in texts.items() if value not in ("", None)))
 

@@ -10,16 +10,15 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
-from hashgrove.baselines import ITQ, LSH
+from hashgrove.baselines import ITQ, LSH, SignThreshold
 from hashgrove.cli.output import format_table
-from hashgrove.encoders import Linear
 from hashgrove.fasthash import FastHash
 from hashgrove.files import atomic_write
 from hashgrove.hasher import Hasher
@@ -77,23 +76,13 @@ class Result:
     search_seconds: float
 
 
-class SignThreshold(Hasher):
-    """One bit a feature: whether it is above its mean."""
-
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Take the means of ``X``; ``y`` is ignored."""
-        X = self._check_X(X, reset=True)
-        self.encoder_ = Linear(weights=np.eye(X.shape[1]), bias=-X.mean(axis=0))
-        return self
-
-
 def compare(*, seed: int = 0) -> tuple[Digits, list[Result]]:
     """Train, search and evaluate every method on a seeded split of the digits."""
     digits = _split(seed)
     methods = {
         "FastHash": FastHash(N_BITS, random_state=seed),
         "ITQ": ITQ(N_BITS, random_state=seed),
-        "sign threshold": SignThreshold(),
+        "sign threshold": SignThreshold(N_BITS),
         "LSH": LSH(N_BITS, random_state=seed),
     }
     # Threads of BLAS spin while they wait: with matrices this small, on a busy machine, for seconds.

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,11 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder
-from hashgrove.files import FileError, read_codes, read_labels, read_matrix, read_table
+from hashgrove.features import FeatureExtractor, ImageEncoder
+from hashgrove.features import load as load_extractor
+from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
+from hashgrove.files import FileError, MissingFileError, atomic_write, read_codes, read_labels, read_matrix, read_table
+from hashgrove.formats import read as read_array
 from hashgrove.hasher import load
 from hashgrove.jit import chunks
+from hashgrove.progress import image_progress
 
-__all__ = ["check_output", "encode_file", "read_database", "read_rows_labels", "read_training"]
+__all__ = [
+    "check_output",
+    "encode_file",
+    "names_file",
+    "read_database",
+    "read_extractor",
+    "read_image_input",
+    "read_rows_labels",
+    "read_training",
+    "usable_images",
+    "write_names",
+]
 
 CHUNK_BYTES = 2**26  # of features that are read and encoded at a time
 
@@ -85,7 +102,7 @@ def read_database(
             f"{codes}: codes must have {width} bytes a row, as the {encoder.n_bits} bits of {model} make. "
             f"Got {database.shape[1]} instead."
         )
-    return database, encode_file(encoder, queries, model=model, n_jobs=n_jobs)
+    return database, encode_file(encoder, queries, model=model, n_jobs=n_jobs)[0]
 
 
 def _read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
@@ -100,8 +117,29 @@ def _read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
     return read_codes(path)
 
 
-def encode_file(encoder: Encoder, path: str, *, model: str, n_jobs: int | None) -> NDArray[np.uint8]:
-    """Codes of the features in a file, read chunk by chunk, with a bar where stderr is a terminal."""
+def encode_file(
+    encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None
+) -> tuple[NDArray[np.uint8], list[str] | None]:
+    """Codes of the features or, by an `ImageEncoder`, of the images in a file; for image files, their names."""
+    if isinstance(encoder, ImageEncoder):
+        images = read_image_input(path, or_matrix=True)
+        if isinstance(images, list) or images.ndim > 2:
+            return _encode_images(encoder, images, n_jobs), images if isinstance(images, list) else None
+        encoder = encoder.encoder
+    return _encode_features(encoder, path, model, n_jobs), None
+
+
+def _encode_images(encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None) -> NDArray[np.uint8]:
+    parts = []
+    with image_progress(len(images)) as show:
+        for done, _, block in encoder.features.blocks(images, n_jobs=n_jobs):
+            parts.append(encoder.encoder.encode(block, n_jobs=n_jobs))
+            show(done)
+    return np.concatenate(parts)
+
+
+def _encode_features(encoder: Encoder, path: str, model: str, n_jobs: int | None) -> NDArray[np.uint8]:
+    """Codes of a matrix that is read chunk by chunk, with a bar where stderr is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
@@ -118,6 +156,87 @@ def encode_file(encoder: Encoder, path: str, *, model: str, n_jobs: int | None) 
         check_finite(path, X[start:stop], first_row=start)
         codes[start:stop] = encoder.encode(X[start:stop], n_jobs=n_jobs)
     return codes
+
+
+def read_image_input(path: str, *, or_matrix: bool = False) -> NDArray[Any] | list[str]:
+    """Images as the commands take them: an array from a file, or the paths of a folder, an image or a list.
+
+    With ``or_matrix`` the array may be a matrix of features instead.
+    """
+    if os.path.isdir(path):
+        found = list_images(path)
+        if any("\n" in name for name in found):
+            raise FileError(f"{path}: must hold no image with a line break in its name, for names are listed by line.")
+        return found
+    if path.lower().endswith((".csv", ".parquet")) and or_matrix:
+        return read_matrix(path)
+    if not path.lower().endswith(ENDINGS) and not re.search(r"(?i)\.np[yz](:[^/\\]+)?$", path):
+        return _read_list(path)
+    if path.lower().endswith(ENDINGS):
+        return [path]
+    array, _ = read_array(path, None)
+    if (array.dtype != np.uint8 or array.ndim not in (3, 4)) and not (or_matrix and array.ndim == 2):
+        raise FileError(
+            f"{path}: images must be uint8 of shape (n, height, width) or (n, height, width, 3). "
+            f"Got {array.dtype} of shape {array.shape} instead."
+        )
+    return array
+
+
+def _read_list(path: str) -> list[str]:
+    """Paths of a text file, one a line; relative ones are beside the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.rstrip("\r\n") for line in file]
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{path}: no such file or folder") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: must be images, or a text file of their paths. It cannot be read.") from error
+    paths = [os.path.join(os.path.dirname(path), line) for line in lines if line.strip()]
+    if not paths or any("\0" in line for line in paths):
+        raise FileError(f"{path}: must be a text file with the path of an image on each line. Got none.")
+    return paths
+
+
+def usable_images(paths: list[str]) -> list[str]:
+    """Those of the files that are images, with a warning for each other one."""
+    usable = []
+    for path in paths:
+        try:
+            read_image(path)
+            usable.append(path)
+        except ImageFileError as error:
+            warnings.warn(f"{error}; skipped", stacklevel=2)
+    if not usable:
+        raise ImageFileError(f"{paths[0]} and the other files: must have an image among them. None is one.")
+    return usable
+
+
+def names_file(output: str) -> str:
+    """Where the names of the rows of ``output`` are: X.names.txt for X.npy.
+
+    >>> names_file("X.npy")
+    'X.names.txt'
+    """
+    return f"{os.path.splitext(output)[0]}.names.txt"
+
+
+def write_names(output: str, names: list[str]) -> None:
+    """Write the path of the image of each row of ``output``, one a line."""
+    with atomic_write(names_file(output)) as file:
+        file.write("".join(f"{name}\n" for name in names).encode(errors="surrogateescape"))
+
+
+def read_extractor(path: str | None, *, n_features: int, of: str) -> FeatureExtractor | None:
+    """The extractor in a file, if one is given, which must give as many features as ``of`` has."""
+    if path is None:
+        return None
+    extractor = load_extractor(path)
+    if extractor.n_features_ != n_features:
+        raise FileError(
+            f"{path}: must give {n_features} features, as {of} has in a row. Got {extractor.n_features_} instead."
+        )
+    return extractor
 
 
 def _rows_per_chunk(X: NDArray[Any]) -> int:

@@ -14,7 +14,18 @@ import click
 
 import hashgrove
 
-__all__ = ["csv_style", "evaluation", "json_style", "query_model", "refuse", "threads", "training", "was_given"]
+__all__ = [
+    "csv_style",
+    "evaluation",
+    "gist",
+    "json_style",
+    "onnx",
+    "query_model",
+    "refuse",
+    "threads",
+    "training",
+    "was_given",
+]
 
 POSITIVE = click.IntRange(min=1)
 SEED = click.IntRange(0, 2**32 - 1)
@@ -47,6 +58,24 @@ class _Setting(click.Option):
         return inspect.signature(getattr(hashgrove, owner)).parameters[parameter].default
 
 
+class _Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """One number, or several with a mark between them: 128, 96x128 or 8,8,4."""
+
+    def __init__(self, kind: type, mark: str, *, single: bool = True) -> None:
+        self.kind, self.mark, self.single = kind, mark, single
+        self.name = f"N{mark}N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number, or a tuple of them."""
+        if not isinstance(value, str):
+            return value
+        try:
+            numbers = tuple(self.kind(part) for part in value.split(self.mark))
+        except ValueError:
+            self.fail(f"{value!r} must be numbers with {self.mark!r} between them.", param, ctx)
+        return numbers[0] if self.single and len(numbers) == 1 else numbers
+
+
 LOSSES = _Names("hashgrove.losses", "LOSSES")
 HASH_FUNCTIONS = _Names("hashgrove.functions", "HASH_FUNCTIONS")
 SOLVERS = _Names("hashgrove.inference", "SOLVERS")
@@ -63,6 +92,39 @@ TRAINING = (
     ("--features-per-node", "BoostedTrees.features_per_node", POSITIVE, "Features tried in a node."),
     ("--min-shared", "FastHash.min_shared", POSITIVE, "Tags in common that make two rows similar."),
     ("--seed", "FastHash.random_state", SEED, "Seed; random if not given."),
+)
+RESAMPLING = _Names("hashgrove.features.images", "RESAMPLING")
+SIZE = _Numbers(int, "x")
+CHANNELS = _Numbers(float, ",")
+GIST = (
+    ("--orientations", "Gist.orientations", _Numbers(int, ",", single=False), "Orientations at each scale."),
+    ("--blocks", "Gist.n_blocks", POSITIVE, "Blocks along each side."),
+    ("--prefilter", "Gist.prefilter", float, "Cycles an image; what is coarser is removed."),
+    ("--size", "Gist.image_size", SIZE, "Height, or height x width, that images are brought to."),
+)
+CODEBOOK = (
+    ("--atoms", "Codebook.n_atoms", POSITIVE, "Size of the dictionary; 14 features an atom."),
+    ("--dictionary", "Codebook.dictionary", click.Choice(("ksvd", "kmeans")), "How it is learned; k-means is faster."),
+    ("--patches", "Codebook.n_patches", POSITIVE, "Random patches that it is learned from."),
+    ("--iterations", "Codebook.n_iter", POSITIVE, "Iterations of the learning."),
+    ("--patch-size", "Codebook.patch_size", POSITIVE, "Side of a patch in pixels."),
+    ("--stride", "Codebook.stride", POSITIVE, "Pixels from one patch to the next."),
+    ("--encoding", "Codebook.encoding", click.Choice(("positive", "absolute", "split")), "Code of a score."),
+    ("--threshold", "Codebook.threshold", float, "Scores below it count as zero."),
+    ("--pooling", "Codebook.pooling", click.Choice(("mean", "max")), "Over the patches of a region."),
+    ("--type", "Codebook.output", click.Choice(("float32", "uint8")), "Of the features; uint8 is a quarter the size."),
+    ("--size", "Codebook.image_size", SIZE, "Height, or height x width, that images from files are brought to."),
+    ("--seed", "Codebook.random_state", SEED, "Seed; random if not given."),
+)
+ONNX = (
+    ("--output-name", "OnnxFeatures.output", str, "Output of the network."),
+    ("--size", "OnnxFeatures.image_size", SIZE, "Height, or height x width, that images are brought to."),
+    ("--mean", "OnnxFeatures.mean", CHANNELS, "Of pixels from 0 to 255; one, or one a channel."),
+    ("--std", "OnnxFeatures.std", CHANNELS, "The same: the input is (pixel - mean) / std."),
+    ("--channels", "OnnxFeatures.channels", click.Choice(("rgb", "bgr")), "Order of the channels."),
+    ("--layout", "OnnxFeatures.layout", click.Choice(("nchw", "nhwc")), "Order of the dimensions of the input."),
+    ("--resampling", "OnnxFeatures.resampling", RESAMPLING, "How images are scaled."),
+    ("--batch", "OnnxFeatures.batch_size", POSITIVE, "Images that go through the network together."),
 )
 EVALUATION = (
     ("-k", "evaluate.k", POSITIVE, "Depth of precision@k."),
@@ -82,6 +144,21 @@ def _settings(table: tuple[tuple[str, str, Any, str], ...]) -> Callable[..., Any
 
 
 training = _settings(TRAINING)
+codebook = _settings(CODEBOOK)
+
+
+def gist(command: Any) -> Any:
+    """Options of the GIST extractor."""
+    colour = click.option("--colour", is_flag=True, help="Of each channel, three times as many features.")
+    return _settings(GIST)(colour(command))
+
+
+def onnx(command: Any) -> Any:
+    """Options of a network's features."""
+    network = click.option("--network", "path", required=True, metavar="FILE", help="The ONNX file.")
+    return network(_settings(ONNX)(command))
+
+
 evaluation = _settings(EVALUATION)
 json_style = click.option("--json", "style", flag_value="json", default=None, help="Print JSON, not a table.")
 csv_style = click.option("--csv", "style", flag_value="csv", default=None, help="Print CSV, not a table.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +23,12 @@ FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any oth
 class Encoder(ABC):
     """A function from feature rows to codes; subclasses are frozen dataclasses whose fields are arrays.
 
-    A subclass gives `n_bits`, `n_features`, `_scores` (one chunk of rows), `concatenate` and `_check`.
+    A subclass gives `n_bits`, `n_features`, `_scores` (one chunk of rows), `concatenate` and `_check`. One that meets
+    values that are not finite by itself, as it reads them, and then raises what `assert_all_finite` does, says so by
+    `checks_finite`, and takes uint8 rows, too.
     """
+
+    checks_finite: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -38,7 +42,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Scores (n, n_bits) of a C-contiguous, checked chunk of float32 or float64 rows."""
+        """Scores (n, n_bits) of a C-contiguous, checked chunk of rows, float32 or float64; see `checks_finite`."""
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         """Bits (n, n_bits) of such a chunk."""
@@ -73,9 +77,10 @@ class Encoder(ABC):
             )
 
         def of_chunk(start: int, stop: int) -> NDArray[Any]:
-            rows = checked[start:stop]
-            rows = np.ascontiguousarray(rows, dtype=np.float32 if rows.dtype == np.uint8 else rows.dtype)
-            assert_all_finite(rows, input_name="X")
+            rows = np.ascontiguousarray(checked[start:stop])
+            if not self.checks_finite:
+                rows = rows.astype(np.float32) if rows.dtype == np.uint8 else rows
+                assert_all_finite(rows, input_name="X")
             return function(rows)
 
         n_rows = min(max(CHUNK_VALUES // self.n_features // 64, 1) * 64, 1024)
@@ -94,3 +99,15 @@ class Encoder(ABC):
         encoder = cls(**arrays)
         encoder._check()
         return encoder
+
+    def _check_floats(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise ValueError unless each array named in ``shapes`` is finite float64 of that shape, and not empty."""
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.dtype != np.float64 or array.shape != shape or 0 in shape:
+                raise ValueError(
+                    f"the array {name!r} must be float64, not empty, and fit the other arrays. "
+                    f"Got {array.dtype} of shape {array.shape}."
+                )
+            if not np.isfinite(array).all():
+                raise ValueError(f"the array {name!r} must be finite. Got NaN or infinity.")

@@ -3,8 +3,6 @@
 Levels lie feature by feature. A test gives a word with one bit a row; the words of a tree, 15 at depth 4, are combined
 by selection; the rows where it says +1 get its votes by one masked addition. Trees deeper than 6 are walked row by
 row, which costs what their paths cost instead of what all their nodes cost.
-
-The explicit vectors (64 bytes) are LLVM's: on a processor with narrower ones it splits them.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from numba.extending import intrinsic
 
 from hashgrove.binning import TILE, bin_tile, tile_width
 from hashgrove.jit import kernel
+from hashgrove.vectors import pointer, splat
 
 __all__ = ["compile_trees", "vote_levels", "vote_rows"]
 
@@ -33,18 +32,6 @@ def _record_size(depth: int) -> int:
 SHALLOW_RECORD, DEEP_RECORD = _record_size(SHALLOW), _record_size(DEEP)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, element: Any) -> Any:
-    """Pointer to an ``element`` type at ``offset`` of a flat array."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), element.as_pointer())
-
-
-def _splat(builder: Any, value: Any, count: int) -> Any:
-    undefined = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), count), None))
-
-
 def _tree_of(depth: int) -> Any:
     """An intrinsic that evaluates a tree of this depth as straight code."""
     word, n_tests = ir.IntType(64), 2**depth - 1
@@ -58,7 +45,7 @@ def _tree_of(depth: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             levels, first, records, start = arguments
-            record = _pointer(context, builder, signature.args[2], records, start, ir.IntType(32))
+            record = pointer(context, builder, signature.args[2], records, start, ir.IntType(32))
             flips = builder.bitcast(builder.gep(record, [ir.Constant(word, 2 * n_tests)]), ir.IntType(8).as_pointer())
 
             def field(k: int) -> Any:
@@ -67,8 +54,8 @@ def _tree_of(depth: int) -> Any:
             def test(k: int) -> Any:
                 place = builder.add(builder.zext(field(k), word), first)
                 vector = ir.VectorType(ir.IntType(8), TILE)
-                rows = builder.load(_pointer(context, builder, signature.args[0], levels, place, vector), align=1)
-                limits = builder.bitcast(_splat(builder, field(n_tests + k), TILE // 4), vector)
+                rows = builder.load(pointer(context, builder, signature.args[0], levels, place, vector), align=1)
+                limits = builder.bitcast(splat(builder, field(n_tests + k), TILE // 4), vector)
                 return builder.bitcast(builder.icmp_unsigned(">", rows, limits), word)
 
             def subtree(k: int) -> Any:
@@ -90,19 +77,19 @@ _shallow_tree, _deep_tree = _tree_of(SHALLOW), _tree_of(DEEP)
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _add_where(typing_context: Any, votes: Any, offset: Any, rows: Any, weight: Any) -> Any:
-    """votes[offset + i] += weight (int16) where bit i of ``rows`` is one."""
+def _add_where(typing_context: Any, votes: Any, rows: Any, weight: Any) -> Any:
+    """votes[i] += weight (int16) where bit i of ``rows`` is one."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        votes, offset, rows, weight = arguments
+        votes, rows, weight = arguments
         vector = ir.VectorType(ir.IntType(16), TILE)
-        pointer = _pointer(context, builder, signature.args[0], votes, offset, vector)
+        place = pointer(context, builder, signature.args[0], votes, ir.Constant(ir.IntType(64), 0), vector)
         mask = builder.bitcast(rows, ir.VectorType(ir.IntType(1), TILE))
-        added = builder.select(mask, _splat(builder, weight, TILE), ir.Constant(vector, None))
-        builder.store(builder.add(builder.load(pointer, align=2), added), pointer, align=2)
+        added = builder.select(mask, splat(builder, weight, TILE), ir.Constant(vector, None))
+        builder.store(builder.add(builder.load(place, align=2), added), place, align=2)
         return context.get_dummy_value()
 
-    return types.void(votes, types.uint64, types.uint64, types.int16), generate
+    return types.void(votes, types.uint64, types.int16), generate
 
 
 def compile_trees(unit: int, tree_ptr: Any, feature: Any, threshold: Any, child: Any, value: Any) -> Any:
@@ -148,26 +135,21 @@ def _compile(depth, unit, tree_ptr, feature, threshold, child, value, records):
 
 
 @kernel
-def _vote_shallow(levels, first, records, weights, start, stop, base, votes):
-    """Add the votes of the trees [start, stop) to the 64 places of ``votes`` from ``base`` on.
-
-    About 0.5 processor cycles a tree and row with AVX-512.
-    """
+def _vote_shallow(levels, first, records, weights, start, stop, votes):
+    """Add the votes of the trees [start, stop) to the 64 ``votes``: about 0.5 cycles a tree and row with AVX-512."""
     for t in range(np.uint64(start), np.uint64(stop)):
-        _add_where(votes, base, _shallow_tree(levels, first, records, t * np.uint64(SHALLOW_RECORD)), weights[t])
+        _add_where(votes, _shallow_tree(levels, first, records, t * np.uint64(SHALLOW_RECORD)), weights[t])
 
 
 @kernel
-def _vote_deep(levels, first, records, weights, start, stop, base, votes):
+def _vote_deep(levels, first, records, weights, start, stop, votes):
     """What `_vote_shallow` does, for trees of depth 5 and 6."""
     for t in range(np.uint64(start), np.uint64(stop)):
-        _add_where(votes, base, _deep_tree(levels, first, records, t * np.uint64(DEEP_RECORD)), weights[t])
+        _add_where(votes, _deep_tree(levels, first, records, t * np.uint64(DEEP_RECORD)), weights[t])
 
 
 @kernel
-def _vote_walking(
-    levels, unit, first, size, weights, start, stop, base, tree_ptr, feature, threshold, child, value, votes
-):
+def _vote_walking(levels, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes):
     """What `_vote_shallow` does, for trees of any depth and up to 64 rows; feature j is at j * unit + first."""
     for t in range(start, stop):
         root = np.uint64(tree_ptr[t])
@@ -177,25 +159,24 @@ def _vote_walking(
                 level = levels[np.uint64(feature[node]) * unit + first + i]
                 node = root + np.uint64(child[node]) + np.uint64(level > threshold[node])
             if value[node] > 0:
-                votes[base + i] += weights[t]
+                votes[i] += weights[t]
 
 
 @kernel
-def _vote(levels, unit, first, size, forest, votes):
-    """Write the votes for +1 of each bit, int16 flat (n_bits x 64), for ``size`` rows of ``levels``, at most 64."""
+def _vote(levels, unit, first, size, forest, b, votes):
+    """Write the votes for +1 of bit ``b``, 64 of int16, for ``size`` rows of ``levels``, at most 64."""
     bit_ptr, records, weights, tree_ptr, feature, threshold, child, value = forest
     record = len(records) // len(weights) if size == TILE else 0
+    start, stop = bit_ptr[b], bit_ptr[b + 1]
     votes[:] = 0
-    for b in range(len(bit_ptr) - 1):
-        start, stop, base = bit_ptr[b], bit_ptr[b + 1], np.uint64(b * TILE)
-        if record == SHALLOW_RECORD:
-            _vote_shallow(levels, first, records, weights, start, stop, base, votes)
-        elif record == DEEP_RECORD:
-            _vote_deep(levels, first, records, weights, start, stop, base, votes)
-        else:
-            _vote_walking(
-                levels, unit, first, size, weights, start, stop, base, tree_ptr, feature, threshold, child, value, votes
-            )
+    if record == SHALLOW_RECORD:
+        _vote_shallow(levels, first, records, weights, start, stop, votes)
+    elif record == DEEP_RECORD:
+        _vote_deep(levels, first, records, weights, start, stop, votes)
+    else:
+        _vote_walking(
+            levels, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes
+        )
 
 
 @kernel
@@ -203,26 +184,33 @@ def vote_rows(rows, low, scale, forest, out):
     """Write the votes for +1 of each bit and row, int16 (n_bits, n), for ``rows`` (n, d) of features.
 
     ``forest`` is (bit_ptr, records by `compile_trees` with unit 64, weights, tree_ptr, feature, threshold, child,
-    value).
+    value). All rows are binned first, so that the trees of one bit are read once for all of them: ``rows`` should be
+    a chunk whose levels, n x d bytes, fit into the cache. Returns whether all values were finite.
     """
     n, d = rows.shape
-    levels = np.zeros((TILE, tile_width(d)), np.uint8)
-    tile = np.empty(TILE * tile_width(d), np.uint8)
-    votes = np.empty(out.shape[0] * TILE, np.int16)
-    for start in range(0, n, TILE):
-        size = min(TILE, n - start)
-        bin_tile(rows[start : start + size], low, scale, levels, tile)
-        _vote(tile, np.uint64(TILE), np.uint64(0), TILE, forest, votes)
-        for b in range(out.shape[0]):
-            out[b, start : start + size] = votes[b * TILE : b * TILE + size]
+    width = tile_width(d)
+    values, finite = rows.reshape(-1), True
+    levels = np.zeros((TILE, width), np.uint8)
+    tiles = np.empty(((n + TILE - 1) // TILE, TILE * width), np.uint8)
+    votes = np.empty(TILE, np.int16)
+    for t in range(len(tiles)):
+        finite &= bin_tile(values, t * TILE, min(TILE, n - t * TILE), low, scale, levels, tiles[t])
+    flat = tiles.reshape(-1)
+    for b in range(out.shape[0]):
+        for t in range(len(tiles)):
+            _vote(flat, np.uint64(TILE), np.uint64(t * TILE * width), TILE, forest, b, votes)
+            for i in range(min(TILE, n - t * TILE)):
+                out[b, t * TILE + i] = votes[i]
+    return finite
 
 
 @kernel
 def vote_levels(levels, n, first, last, forest, out):
     """What `vote_rows` does, for rows [first, last) of ``levels``, flat (d x n), with records of unit n."""
-    votes = np.empty(out.shape[0] * TILE, np.int16)
-    for start in range(first, last, TILE):
-        size = min(TILE, last - start)
-        _vote(levels, np.uint64(n), np.uint64(start), size, forest, votes)
-        for b in range(out.shape[0]):
-            out[b, start : start + size] = votes[b * TILE : b * TILE + size]
+    votes = np.empty(TILE, np.int16)
+    for b in range(out.shape[0]):
+        for start in range(first, last, TILE):
+            size = min(TILE, last - start)
+            _vote(levels, np.uint64(n), np.uint64(start), size, forest, b, votes)
+            for i in range(size):
+                out[b, start + i] = votes[i]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
+from hashgrove.encoders.points import Points
 
 __all__ = ["Kernel"]
 
@@ -54,25 +55,14 @@ class Kernel(Encoder):
         return self.support.shape[1]
 
     @cached_property
-    def _active(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Centre; support vectors in use, less the centre; their squared norms; their weights.
-
-        ||x||^2 + ||s||^2 - 2 xs loses digits where the data lie far from the origin, hence the centre.
-        """
+    def _active(self) -> tuple[Points, NDArray[np.float64]]:
+        """The support vectors in use, and their weights."""
         used = _used(self.weights)
-        support = self.support[used]
-        centre = support.mean(axis=0)
-        support = support - centre
-        return centre, support, np.einsum("ij,ij->i", support, support), self.weights[:, used]
+        return Points(self.support[used]), self.weights[:, used]
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        centre, support, norms, weights = self._active
-        X = X - centre
-        distances = np.einsum("ij,ij->i", X, X)[:, None] + norms - 2.0 * (X @ support.T)
-        np.maximum(distances, 0.0, out=distances)
-        return np.exp(-self.gamma * distances) @ weights.T + self.bias
+        support, weights = self._active
+        return np.exp(-self.gamma * support.squared_distances(X)) @ weights.T + self.bias
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
@@ -98,24 +88,11 @@ class Kernel(Encoder):
         )
 
     def _check(self) -> None:
-        arrays = self.arrays()
         n_bits, n_support = self.weights.shape if self.weights.ndim == 2 else (0, 0)
         n_features = self.support.shape[-1] if self.support.ndim == 2 else 0
-        shapes = {
-            "weights": (n_bits, n_support),
-            "support": (n_support, n_features),
-            "bias": (n_bits,),
-            "gamma": (),
-        }
-        for name, shape in shapes.items():
-            array = arrays[name]
-            if array.dtype != np.float64 or array.shape != shape or 0 in shape:
-                raise ValueError(
-                    f"the array {name!r} must be float64, not empty, and fit the other arrays. "
-                    f"Got {array.dtype} of shape {array.shape}."
-                )
-            if not np.isfinite(array).all():
-                raise ValueError(f"the array {name!r} must be finite. Got NaN or infinity.")
+        self._check_floats(
+            {"weights": (n_bits, n_support), "support": (n_support, n_features), "bias": (n_bits,), "gamma": ()}
+        )
         if self.gamma <= 0:
             raise ValueError(f"the array 'gamma' must be positive. Got {self.gamma}.")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
 
 from hashgrove.binning import TILE
 from hashgrove.encoders.base import Encoder
@@ -46,6 +47,8 @@ class Trees(Encoder):
     value : int8 array of shape (n_nodes,)
         -1 or +1 in a leaf, 0 elsewhere.
     """
+
+    checks_finite: ClassVar[bool] = True
 
     low: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -86,7 +89,8 @@ class Trees(Encoder):
     def _votes(self, X: NDArray[Any]) -> NDArray[np.int16]:
         """Votes for +1, shape (n_bits, n)."""
         votes = np.empty((self.n_bits, len(X)), np.int16)
-        vote_rows(X, self.low, self.scale, self._tile_forest, votes)
+        if not vote_rows(X, self.low, self.scale, self._tile_forest, votes):
+            assert_all_finite(X, input_name="X")
         return votes
 
     def bits_of_bins(self, bins: NDArray[np.uint8], *, n_jobs: int | None = None) -> NDArray[np.bool_]:

@@ -80,7 +80,7 @@ class FlatIndex(Index):
         n_threads = available_threads(n_jobs)
         if k == 0 or len(codes) == 0:
             return np.empty((len(codes), k), np.uint16), np.empty((len(codes), k), np.int64)
-        if max(4 * k, 512) <= self._size // 16:  # the buffers of a chunk are then at most 20 bytes an item
+        if _capacity(k) <= self._size // 16:  # the buffers of a chunk are then at most 20 bytes an item
             distances, positions = self._search_buffered(as_words(codes), k, n_threads)
         else:
             distances, positions = self._search_counting(as_words(codes), k, n_threads)
@@ -90,7 +90,7 @@ class FlatIndex(Index):
         self, queries: NDArray[np.uint64], k: int, n_threads: int
     ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
         """By one pass with a buffer; threads share out the queries, or the database where there are few of them."""
-        columns, capacity = self.columns, max(4 * k, 512)
+        columns, capacity = self.columns, _capacity(k)
         query_parts = chunks(len(queries), QUERIES_PER_CHUNK)
         n_slices = min(-(-n_threads // len(query_parts)), max(1, self._size // max(16 * capacity, MIN_SLICE)))
         slices = chunks(self._size, -(-self._size // n_slices))
@@ -168,6 +168,11 @@ class FlatIndex(Index):
 
         parts = run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return [d for part in parts for d in part[0]], [i for part in parts for i in part[1]]
+
+
+def _capacity(k: int) -> int:
+    """Candidates of a query that are held at most: with fewer they are cut back too often, with more too late."""
+    return 2 * k + 32
 
 
 def _counts(columns: NDArray[np.uint64], queries: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -6,16 +6,69 @@ by itself. None holds more than it returns plus a buffer of bounded size, howeve
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from hashgrove.codes import TILE, distances_to_range
-from hashgrove.jit import kernel
+from hashgrove.jit import kernel, popcount
+from hashgrove.vectors import pointer, splat
 
 __all__ = ["count", "fill", "nearest"]
 
-STRIP = 64  # distances whose minimum is taken at once, to step over the many that are too far
+STRIP, LANES = 64, 8  # items that are compared at once, to step over the many that are too far; words of a vector
+TILE_WORDS = 2**12  # words of a tile of the database, which then stays in the nearest cache for all queries
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _below(
+    typing_context: Any, words: Any, n: Any, first: Any, queries: Any, query: Any, n_words: Any, limit: Any
+) -> Any:
+    """Which of 64 items are at a distance below ``limit`` from a query, one bit each.
+
+    Word w of item i is ``words[w * n + i]``, that of the query ``queries[query + w]``. Nothing is stored: the 64 sums
+    stay in registers.
+    """
+    word = ir.IntType(64)
+    vector = ir.VectorType(word, LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        words, n, first, queries, query, n_words, limit = arguments
+        kind = ir.FunctionType(vector, [vector])
+        popcounts = builder.module.declare_intrinsic(f"llvm.ctpop.v{LANES}i64", (), kind)
+        zero = ir.Constant(vector, None)
+        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(STRIP // LANES)]
+        for total in sums:
+            builder.store(zero, total)
+        with cgutils.for_range(builder, n_words) as loop:
+            w = loop.index
+            own = builder.load(pointer(context, builder, signature.args[3], queries, builder.add(query, w), word))
+            own = splat(builder, own, LANES)
+            start = builder.add(builder.mul(w, n), first)
+            for k, total in enumerate(sums):
+                place = builder.add(start, ir.Constant(word, k * LANES))
+                item = builder.load(pointer(context, builder, signature.args[0], words, place, vector), align=8)
+                ones = builder.call(popcounts, [builder.xor(item, own)])
+                builder.store(builder.add(builder.load(total), ones), total)
+        limits = splat(builder, limit, LANES)
+        near = [builder.icmp_unsigned("<", builder.load(total), limits) for total in sums]
+        found = cgutils.alloca_once_value(builder, ir.Constant(word, 0))
+        builder.store(ir.Constant(word, 0), found)
+        some = builder.bitcast(reduce(builder.or_, near), ir.IntType(LANES))
+        with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+            for k, lanes in enumerate(near):
+                bits = builder.zext(builder.bitcast(lanes, ir.IntType(LANES)), word)
+                bits = builder.shl(bits, ir.Constant(word, k * LANES))
+                builder.store(builder.or_(builder.load(found), bits), found)
+        return builder.load(found)
+
+    number = types.uint64
+    return number(words, number, number, queries, number, number, number), generate
 
 
 @kernel
@@ -28,38 +81,56 @@ def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, di
     enter.
     """
     n_queries, k = distances.shape
-    limits = np.full(n_queries, 65535, np.uint16)  # no distance is that large: see codes.MAX_BYTES
+    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
+    words, asked = columns.reshape(-1), queries.reshape(-1)
+    limits = np.full(n_queries, 65535, np.uint64)  # no distance is that large: see codes.MAX_BYTES
     sizes = np.zeros(n_queries, np.int64)
     near = np.empty((n_queries, capacity), np.uint16)
     where = np.empty((n_queries, capacity), np.int64)
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
-    tile = np.empty(TILE, np.uint16)
-    for start in range(first, last, TILE):
-        stop = min(start + TILE, last)
+    tile = max(TILE_WORDS // columns.shape[0] // STRIP, 1) * STRIP
+    for start in range(first, last, tile):
+        stop = np.uint64(min(start + tile, last))
         for q in range(n_queries):
-            distances_to_range(columns, queries[q], start, stop, tile)
-            limit = limits[q]
-            size = np.uint64(sizes[q])
-            length = np.uint64(stop - start)
-            for strip in range(np.uint64(0), length, np.uint64(STRIP)):
-                end = min(strip + np.uint64(STRIP), length)
-                lowest = np.uint16(65535)
-                for i in range(strip, end):
-                    lowest = min(lowest, tile[i])
-                if lowest >= limit:
-                    continue
-                for i in range(strip, end):
-                    if tile[i] < limit:
-                        near[q, size] = tile[i]
-                        where[q, size] = start + np.int64(i)
-                        size += np.uint64(1)
-                        if size == np.uint64(capacity):
-                            limit = _keep(near[q], where[q], np.int64(size), k, counts)
-                            size = np.uint64(k)
-            limits[q] = limit
-            sizes[q] = size
+            query = np.uint64(q) * n_words
+            for strip in range(np.uint64(start), stop, np.uint64(STRIP)):
+                if strip + np.uint64(STRIP) <= stop:
+                    found = _below(words, n, strip, asked, query, n_words, limits[q])
+                else:
+                    found = _below_one_by_one(words, n, strip, stop, asked, query, n_words, limits[q])
+                while found:
+                    i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
+                    found &= found - np.uint64(1)
+                    distance = _distance(words, n, i, asked, query, n_words)
+                    if distance >= limits[q]:  # it fell meanwhile
+                        continue
+                    near[q, sizes[q]] = distance
+                    where[q, sizes[q]] = i
+                    sizes[q] += 1
+                    if sizes[q] == capacity:
+                        limits[q] = _keep(near[q], where[q], capacity, k, counts)
+                        sizes[q] = k
     for q in range(n_queries):
         _sort(near[q, : sizes[q]], where[q, : sizes[q]], counts, distances[q], positions[q])
+
+
+@kernel
+def _distance(words: Any, n: int, item: int, queries: Any, query: int, n_words: int) -> Any:
+    total = np.uint64(0)
+    for w in range(n_words):
+        total += popcount(words[w * n + item] ^ queries[query + w])
+    return total
+
+
+@kernel
+def _below_one_by_one(
+    words: Any, n: int, first: int, last: int, queries: Any, query: int, n_words: int, limit: int
+) -> Any:
+    """What `_below` gives, for fewer than 64 items."""
+    found = np.uint64(0)
+    for i in range(first, last):
+        found |= np.uint64(_distance(words, n, i, queries, query, n_words) < limit) << (i - first)
+    return found
 
 
 @kernel
@@ -85,7 +156,7 @@ def _keep(near: Any, where: Any, size: int, k: int, counts: Any) -> Any:
             near[kept] = near[i]
             where[kept] = where[i]
             kept += 1
-    return np.uint16(limit)
+    return np.uint64(limit)
 
 
 @kernel

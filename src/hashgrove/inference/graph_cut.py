@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +17,29 @@ from hashgrove.jit import kernel
 
 __all__ = ["ICM", "BlockGraphCut"]
 
+STARTS = {"ones": 1, "zeros": 0}
+
 
 class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
-    def __init__(self, *, n_sweeps: int = 2) -> None:
+    def __init__(self, *, n_sweeps: int = 2, start: str = "ones") -> None:
         self.n_sweeps = n_sweeps
+        self.start = start
+
+    def prepare(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
+        """Check the parameters, and make the blocks, once a fit."""
+        if not isinstance(self.n_sweeps, Integral) or self.n_sweeps < 1:
+            raise ValueError(f"The 'n_sweeps' parameter must be a positive integer. Got {self.n_sweeps!r} instead.")
+        if self.start not in STARTS:
+            raise ValueError(f"The 'start' parameter must be one of {sorted(STARTS)}. Got {self.start!r} instead.")
+        return self._blocks(affinity, rng)
 
     @abstractmethod
-    def prepare(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
-        """The blocks, made once a fit."""
+    def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks: ...
 
     def solve(self, state: Blocks, problem: BinaryQuadratic, rng: np.random.Generator) -> NDArray[np.int8]:
-        """The values of one bit, -1 or +1 a point; the search starts at all +1."""
+        """The values of one bit, -1 or +1 a point."""
         a = problem.affinity
-        z = np.ones(len(a), np.int8)
+        z = np.full(len(a), STARTS[self.start], np.int8)
         for _ in range(self.n_sweeps):
             order = rng.permutation(len(state))
             _sweep(
@@ -48,18 +59,19 @@ class BlockGraphCut(_BlockSearch):
     ----------
     n_sweeps : int, default=2
         Passes over all blocks, in a new random order each.
+    start : {"ones", "zeros"}, default="ones"
+        Where a bit starts. With ones, as in the authors' code, the first blocks are set against points that are all
+        +1; with zeros, against none but the blocks that are set already, which ends lower.
     """
 
-    def prepare(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
-        """The classes, or the blocks of Algorithm 2."""
+    def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
         return greedy_blocks(affinity, rng) if affinity.classes is None else class_blocks(affinity.classes)
 
 
 class ICM(_BlockSearch):
     """Iterated conditional modes: Block GraphCut with blocks of one point. The paper's Block-GC-1."""
 
-    def prepare(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
-        """Blocks of one point."""
+    def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
         return single_blocks(len(affinity))
 
 

@@ -65,6 +65,14 @@ def _fix_persistent(indptr, indices, weights, field, z):
             z[i] = -1 if field[i] >= 0 else 1
             queue[tail] = i
             tail += 1
+    if n < 2 * tail:  # fewer nodes are open than fixed: let these look at their neighbours
+        head = tail
+        _look_around(indptr, indices, weights, field, pending, z)
+        for i in range(n):
+            if z[i] == 0 and abs(field[i]) >= pending[i]:
+                z[i] = -1 if field[i] >= 0 else 1
+                queue[tail] = i
+                tail += 1
     while head < tail:
         i = queue[head]
         head += 1
@@ -78,6 +86,21 @@ def _fix_persistent(indptr, indices, weights, field, z):
                     queue[tail] = j
                     tail += 1
     return n - tail
+
+
+@kernel
+def _look_around(indptr, indices, weights, field, pending, z):
+    """Fold the fixed neighbours of each open node into its field. O(entries of open nodes)."""
+    for i in range(len(field)):
+        if z[i] != 0:
+            continue
+        total = known = np.int64(0)
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            sign = z[indices[e]]
+            total += weights[e] * sign
+            known += weights[e] * abs(sign)
+        field[i] -= total
+        pending[i] -= known
 
 
 @kernel

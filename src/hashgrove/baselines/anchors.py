@@ -1,0 +1,76 @@
+"""Gaussian features around anchors, as kernel baselines have them: random training points, kernel values, centred.
+
+The features of a row are exp(-gamma ||x - a_q||^2) less their mean over the training rows, so that a hyperplane through
+their origin splits the data about evenly (KSH, section 2.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.encoders import Kernel
+from hashgrove.encoders.points import Points
+from hashgrove.jit import chunks
+
+__all__ = ["Anchors"]
+
+ROWS_PER_CHUNK = 2048
+GAMMA_ROWS = 2000  # rows whose distances to the anchors give gamma
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Anchors, the width of the kernel, and the mean of the features.
+
+    Attributes
+    ----------
+    points : float64 array of shape (n_anchors, n_features)
+    gamma : float
+    mean : float64 array of shape (n_anchors,)
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [3.0]])
+    >>> anchors = Anchors.draw(X, n_anchors=2, gamma=1.0, rng=np.random.default_rng(0))
+    >>> anchors.features(X).mean(axis=0).round(12).tolist()
+    [0.0, 0.0]
+    """
+
+    points: NDArray[np.float64]
+    gamma: float
+    mean: NDArray[np.float64]
+
+    @classmethod
+    def draw(cls, X: NDArray[Any], *, n_anchors: int, gamma: float | None, rng: np.random.Generator) -> Anchors:
+        """Draw at most ``n_anchors`` rows; gamma None is 1 / (2 mean squared distance), as in KSH's code."""
+        rows = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
+        points = X[rows].astype(np.float64)
+        if gamma is None:
+            some = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
+            scale = float(Points(points).squared_distances(X[some]).mean())
+            gamma = 0.5 / scale if scale > 0 else 1.0
+        total, ready = np.zeros(len(points)), Points(points)
+        for start, stop in chunks(len(X), ROWS_PER_CHUNK):
+            total += np.exp(-gamma * ready.squared_distances(X[start:stop])).sum(axis=0)
+        return cls(points, float(gamma), total / len(X))
+
+    def features(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Centred kernel values, shape (n, n_anchors)."""
+        out, ready = np.empty((len(X), len(self.points))), Points(self.points)
+        for start, stop in chunks(len(X), ROWS_PER_CHUNK):
+            out[start:stop] = np.exp(-self.gamma * ready.squared_distances(X[start:stop]))
+        out -= self.mean
+        return out
+
+    def encoder(self, weights: NDArray[np.float64], bias: NDArray[np.float64] | float = 0.0) -> Kernel:
+        """The encoder of bits whose scores are features @ weights.T + bias."""
+        return Kernel(
+            support=self.points,
+            weights=np.ascontiguousarray(weights),
+            bias=np.asarray(bias - weights @ self.mean, dtype=np.float64),
+            gamma=np.array(self.gamma),
+        )

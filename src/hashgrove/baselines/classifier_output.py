@@ -1,0 +1,257 @@
+"""Codes from the scores of a classifier: the baseline that any method for class labels should be held against."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import hadamard
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from hashgrove.baselines.supervision import SupervisedHasher
+from hashgrove.blas import single_threaded_blas
+from hashgrove.encoders import ClassScores, Encoder, Linear
+
+__all__ = ["ClassifierOutput", "ScoredClassifier"]
+
+PROBES_PER_CHUNK = 1024
+
+
+class ClassifierOutput(SupervisedHasher):
+    """Train a classifier, and hash its class scores with a code book of one code word a class.
+
+    Bit j is one where sum_c P(c | x) C_cj > 0. The code words C are rows of a Hadamard matrix (as in
+    error-correcting output codes), so any two differ in about half of the bits: where one class is more likely than
+    all others together, the code is its code word; where several compete, it lies between theirs.
+
+    Parameters
+    ----------
+    n_bits : int
+    estimator : scikit-learn classifier or None
+        None is multinomial logistic regression on standardised features, 300 steps at most and no warning where
+        it stops there: it is a baseline all the same.
+    scores : {"probability", "decision"}, default="probability"
+        ``predict_proba``, or ``decision_function`` less its mean over the classes. A classifier that has one of them
+        only gives that one.
+    random_state : int, RandomState or None
+        Seed of the code book and of the classifier.
+
+    Attributes
+    ----------
+    encoder_ : ClassScores, Linear or ScoredClassifier
+        `ClassScores` for probabilities and `Linear` for decision values of a classifier that is linear in the
+        features, in whatever pipeline; those can be saved. Any other classifier is kept as it is.
+    estimator_ : the fitted classifier
+    code_book_ : int8 array of shape (n_classes, n_bits)
+
+    Notes
+    -----
+    With a tag matrix there is one classifier a tag (one against the rest), and bit j is one where
+    sum_c (P(c | x) - share of tag c) C_cj > 0: without the shares a few common tags would decide all bits.
+
+    References
+    ----------
+    For classifier outputs as codes: A. Sablayrolles, M. Douze, N. Usunier and H. Jégou, "How should we evaluate
+    supervised hashing?", ICASSP 2017. For code words: T. G. Dietterich and G. Bakiri, "Solving multiclass learning
+    problems via error-correcting output codes", JAIR 1995.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> hasher = ClassifierOutput(16, random_state=0).fit(X[:1000], y[:1000])
+    >>> hasher.score(X[1000:], y[1000:]) > 0.6
+    True
+    """
+
+    estimator_: Any
+    code_book_: NDArray[np.int8]
+
+    def __init__(
+        self, n_bits: int = 64, *, estimator: Any = None, scores: str = "probability", random_state: Any = None
+    ) -> None:
+        self.n_bits = n_bits
+        self.estimator = estimator
+        self.scores = scores
+        self.random_state = random_state
+
+    @single_threaded_blas()
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn from class labels or a tag matrix ``y``."""
+        if self.scores not in ("decision", "probability"):
+            raise ValueError(
+                f"The 'scores' parameter must be 'decision' or 'probability'. Got {self.scores!r} instead."
+            )
+        estimator = self.estimator
+        if estimator is None:
+            estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+        elif not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
+            raise ValueError(f"The 'estimator' parameter must be a scikit-learn classifier. Got {estimator!r} instead.")
+        X, target, rng = self._start(X, y)
+        estimator = clone(estimator)
+        seeds = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
+        estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
+        if target.classes is not None:
+            self._fit_quietly(estimator, X, target.classes)
+            shares = np.zeros(int(target.classes.max()) + 1)
+        else:
+            tags = target.indicator()
+            tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # a tag of all or none teaches nothing
+            if not tags.shape[1]:
+                raise ValueError("The 'y' parameter must have a tag that some points have and others have not.")
+            estimator = OneVsRestClassifier(estimator)
+            self._fit_quietly(estimator, X, tags if tags.shape[1] > 1 else tags[:, 0])
+            shares = tags.mean(axis=0) if tags.shape[1] > 1 else np.array([1 - tags.mean(), tags.mean()])
+        book = code_book(len(shares), self.n_bits, rng)
+        probability = hasattr(estimator, "predict_proba") and (
+            self.scores == "probability" or not hasattr(estimator, "decision_function")
+        )
+        encoder = ScoredClassifier(
+            estimator=estimator,
+            book=book.astype(np.float64),
+            offset=-(shares @ book) if probability else np.zeros(self.n_bits),
+            width=X.shape[1],
+            probability=probability,
+        )
+        self.encoder_ = linear_form(encoder, X, exclusive=target.classes is not None) or encoder
+        self.estimator_ = estimator
+        self.code_book_ = book
+        return self
+
+    def _fit_quietly(self, estimator: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
+        with warnings.catch_warnings():
+            if self.estimator is None:
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            estimator.fit(X, y)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoredClassifier(Encoder):
+    """A fitted classifier and a code book; joblib and pickle can store it, a model file cannot.
+
+    Parameters
+    ----------
+    estimator : fitted scikit-learn classifier
+    book : float64 array of shape (n_classes, n_bits)
+    offset : float64 array of shape (n_bits,)
+    width : int
+        Number of features.
+    probability : bool
+        Hash probabilities, not decision values.
+    """
+
+    estimator: Any
+    book: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    width: int
+    probability: bool
+
+    def __repr__(self) -> str:
+        return f"ScoredClassifier({type(self.estimator).__name__})"
+
+    @property
+    def n_bits(self) -> int:
+        """Number of bits in a code."""
+        return self.book.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns that `X` must have."""
+        return self.width
+
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        return (self.probabilities(X) if self.probability else self.decision(X)) @ self.book + self.offset
+
+    def probabilities(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Probability of each class or tag."""
+        return _two_columns(self.estimator.predict_proba(X), len(X))
+
+    def decision(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Decision value of each class or tag, less their mean."""
+        values = _two_columns(self.estimator.decision_function(X), len(X))
+        return values - values.mean(axis=1, keepdims=True)
+
+    @classmethod
+    def concatenate(cls, encoders: Sequence[Self]) -> Self:
+        """Code books of one classifier side by side."""
+        first = encoders[0]
+        if any(e.estimator is not first.estimator or e.probability != first.probability for e in encoders):
+            raise ValueError("ScoredClassifier encoders must have the same classifier to be concatenated.")
+        return cls(
+            estimator=first.estimator,
+            book=np.hstack([encoder.book for encoder in encoders]),
+            offset=np.concatenate([encoder.offset for encoder in encoders]),
+            width=first.width,
+            probability=first.probability,
+        )
+
+    def _check(self) -> None:
+        raise ValueError("a ScoredClassifier encoder holds an estimator, which does not come from a model file")
+
+
+def code_book(n_classes: int, n_bits: int, rng: np.random.Generator) -> NDArray[np.int8]:
+    """Code words of -1 and +1, shape (n_classes, n_bits): columns of random signs from rows of a Hadamard matrix.
+
+    >>> book = code_book(3, 8, np.random.default_rng(0)).astype(int)
+    >>> (book @ book.T).tolist()
+    [[8, 0, 0], [0, 8, 0], [0, 0, 8]]
+    """
+    order = 1 << (max(n_bits, n_classes) - 1).bit_length()
+    rows = rng.permutation(order)[:n_classes]
+    columns = np.sort(rng.permutation(order)[:n_bits])
+    signs = np.where(rng.standard_normal(n_bits) > 0, 1, -1)
+    return (hadamard(order)[np.ix_(rows, columns)] * signs).astype(np.int8)
+
+
+def linear_form(encoder: ScoredClassifier, X: NDArray[Any], *, exclusive: bool) -> ClassScores | Linear | None:
+    """The same encoder as arrays, where the classifier's decision values are linear in the features, else None.
+
+    Decision values at the mean and one step away from it along each feature give the hyperplanes; the training rows
+    tell whether they (and the probabilities by softmax or sigmoid) are right, whatever steps a pipeline has.
+    """
+    if not hasattr(encoder.estimator, "decision_function"):
+        return None
+    mean, steps = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    steps[steps == 0] = 1.0
+    # tags: each has its own sigmoid, so the mean over tags must not be taken off. Two classes have one margin
+    values = encoder.decision if exclusive or not encoder.probability else encoder.estimator.decision_function
+    at_mean = np.asarray(values(mean[None]), dtype=np.float64).reshape(-1)
+    weights = np.empty((len(at_mean), len(mean)))
+    for start in range(0, len(mean), PROBES_PER_CHUNK):
+        probed = np.arange(start, min(start + PROBES_PER_CHUNK, len(mean)))
+        probes = np.tile(mean, (len(probed), 1))
+        probes[np.arange(len(probed)), probed] += steps[probed]
+        at_probes = np.asarray(values(probes), dtype=np.float64).reshape(len(probed), -1)
+        weights[:, probed] = ((at_probes - at_mean) / steps[probed][:, None]).T
+    bias = at_mean - weights @ mean
+    form: ClassScores | Linear
+    if not encoder.probability:
+        form = Linear(weights=encoder.book.T @ weights, bias=encoder.book.T @ bias)
+    elif len(weights) == len(encoder.book):
+        halved = 0.5 if exclusive and len(weights) == 2 else 1.0  # softmax of (-m / 2, m / 2) is the sigmoid of m
+        form = ClassScores(
+            weights=halved * weights,
+            bias=halved * bias,
+            book=encoder.book,
+            offset=encoder.offset,
+            exclusive=np.array(exclusive, np.uint8),
+        )
+    else:
+        return None
+    scores, expected = form.scores(X), encoder.scores(X)
+    return form if np.allclose(scores, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max()) else None
+
+
+def _two_columns(values: Any, n_rows: int) -> NDArray[np.float64]:
+    """Values (n, n_classes); the one margin of two classes becomes (-m, m)."""
+    values = np.asarray(values, dtype=np.float64).reshape(n_rows, -1)
+    return np.hstack([-values, values]) if values.shape[1] == 1 else values

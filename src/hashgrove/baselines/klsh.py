@@ -1,0 +1,108 @@
+"""Kernelised locality-sensitive hashing (Kulis and Grauman, ICCV 2009)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.baselines.parameters import check_integer, check_positive
+from hashgrove.blas import single_threaded_blas
+from hashgrove.encoders import Kernel
+from hashgrove.encoders.points import Points
+from hashgrove.hasher import Hasher
+
+__all__ = ["KLSH"]
+
+EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it would be mostly rounding error
+ROUNDING = 1e-14  # for each point of a kernel matrix with a diagonal of 1
+
+
+class KLSH(Hasher):
+    """Random hyperplanes in the space of a Gaussian kernel: the expected distance is the angle there.
+
+    A hyperplane there cannot be drawn by itself; it is built from a few of ``n_support`` training points, whitened by
+    the inverse square root of their kernel matrix, so that by the central limit theorem it is as good as Gaussian.
+
+    Parameters
+    ----------
+    n_bits : int
+    n_support : int
+        Training points that the hyperplanes are built from, p in the paper, which has 300.
+    subset_size : int
+        Points summed for one hyperplane, t in the paper, which has 30; at most half of the support is used.
+    gamma : float, optional
+        The kernel is exp(-gamma ||x - s||^2); ``None`` is 1 / (2 x mean squared distance among the support).
+    random_state : int, RandomState or None
+        Seed of the draws.
+
+    Attributes
+    ----------
+    encoder_ : Kernel
+
+    Notes
+    -----
+    Cost: O(p^2 d + p^3 + n_bits p^2) to fit, whatever the number of points, and O(p (d + n_bits)) a row to encode.
+    There is no limit to the number of bits.
+
+    The paper takes any kernel; here it is the Gaussian one, whose width the paper leaves open. The kernel is centred
+    on the support for training points and queries alike, which the paper assumes.
+
+    References
+    ----------
+    B. Kulis and K. Grauman, "Kernelized locality-sensitive hashing for scalable image search", ICCV 2009.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> KLSH(16, random_state=0).fit(X).transform(X).shape
+    (50, 2)
+    """
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        *,
+        n_support: int = 300,
+        subset_size: int = 30,
+        gamma: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_support = n_support
+        self.subset_size = subset_size
+        self.gamma = gamma
+        self.random_state = random_state
+
+    @single_threaded_blas()
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Draw the support and the hyperplanes; ``y`` is ignored."""
+        X = self._check_X(X, reset=True, min_samples=2)
+        self._check_n_bits(X)
+        n_support = min(check_integer(self, "n_support", at_least=2), len(X))
+        subset_size = min(check_integer(self, "subset_size"), n_support // 2)
+        gamma = check_positive(self, "gamma", or_none=True)
+        rng = np.random.default_rng(self._seed())
+        support = X[np.sort(rng.choice(len(X), size=n_support, replace=False))].astype(np.float64)
+        squared = Points(support).squared_distances(support)
+        if gamma is None:
+            gamma = 1.0 / (2.0 * squared.mean()) if squared.any() else 1.0
+        kernel = np.exp(-gamma * squared)
+        subsets = np.zeros((self.n_bits, n_support))
+        for subset in subsets:
+            subset[rng.choice(n_support, size=subset_size, replace=False)] = 1.0
+        means = kernel.mean(axis=0)
+        weights = subsets @ _inverse_root(kernel - means - means[:, None] + means.mean())
+        # sum_i w_i (k(x, s_i) - mean_j k(x, s_j) - mean_i + mean): the centring of k(x, .) is that of the weights
+        bias = weights.sum(axis=1) * means.mean() - weights @ means
+        weights -= weights.mean(axis=1, keepdims=True)
+        self.encoder_ = Kernel(support=support, weights=weights, bias=bias, gamma=np.array(gamma))
+        return self
+
+
+def _inverse_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """K^(-1/2) of a symmetric, positive semi-definite matrix, on the directions where it is not zero."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > max(EIGENVALUE_FLOOR * values[-1], ROUNDING * len(matrix))
+    return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T

@@ -1,0 +1,38 @@
+"""Checks of parameters that several methods share; every message names the parameter and what it got."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_choice", "check_integer", "check_positive"]
+
+
+def check_integer(estimator: Any, name: str, *, at_least: int = 1) -> int:
+    """The parameter ``name`` as an integer of ``at_least`` so much."""
+    value = getattr(estimator, name)
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
+        raise ValueError(f"The {name!r} parameter must be an integer of at least {at_least}. Got {value!r} instead.")
+    return int(value)
+
+
+def check_positive(estimator: Any, name: str, *, or_none: bool = False) -> float | None:
+    """The parameter ``name`` as a positive, finite number."""
+    value = getattr(estimator, name)
+    if value is None and or_none:
+        return None
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
+        what = "a positive number or None" if or_none else "a positive number"
+        raise ValueError(f"The {name!r} parameter must be {what}. Got {value!r} instead.")
+    return float(value)
+
+
+def check_choice(estimator: Any, name: str, choices: Collection[Any]) -> Any:
+    """The parameter ``name``, which must be one of ``choices``."""
+    value = getattr(estimator, name)
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise ValueError(f"The {name!r} parameter must be one of {list(choices)}. Got {value!r} instead.")
+    return value

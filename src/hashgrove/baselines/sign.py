@@ -1,0 +1,83 @@
+"""Sign thresholds: one bit a dimension, the way in which embeddings are binarised in practice."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.baselines.parameters import check_choice
+from hashgrove.baselines.pca import principal_directions
+from hashgrove.blas import single_threaded_blas
+from hashgrove.encoders import Linear
+from hashgrove.hasher import Hasher
+
+__all__ = ["SignThreshold"]
+
+MEDIAN_COLUMNS = 64  # at a time
+
+
+class SignThreshold(Hasher):
+    """Bit j is one where dimension j is above a threshold, for the first ``n_bits`` dimensions.
+
+    Parameters
+    ----------
+    n_bits : int
+        At most the number of features. Fewer are the first ones, which is right for embeddings whose first
+        dimensions matter most (Matryoshka embeddings), and with ``pca``.
+    threshold : {"mean", "median", "zero"}
+        Of each dimension, over the training data; ``"zero"`` is for embeddings that are centred by their nature.
+    pca : bool
+        Take the principal components, largest first, instead of the dimensions as they are (known as PCAH).
+    random_state : int, RandomState or None
+        Not used: nothing here is random. It is there so that all hashers can be made alike.
+
+    Attributes
+    ----------
+    encoder_ : Linear
+
+    Notes
+    -----
+    Cost: O(n n_bits) to fit, O(n d^2 + d^3) with ``pca``, and O(n_bits d) a row to encode.
+
+    Examples
+    --------
+    >>> SignThreshold(2, threshold="zero").fit([[0.5, -0.1], [-2.0, -0.3]]).transform([[0.5, -0.1]]).tolist()
+    [[1]]
+    """
+
+    seeded: ClassVar[bool] = False
+
+    def __init__(
+        self, n_bits: int = 64, *, threshold: str = "mean", pca: bool = False, random_state: Any = None
+    ) -> None:
+        self.n_bits = n_bits
+        self.threshold = threshold
+        self.pca = pca
+        self.random_state = random_state
+
+    def max_bits(self, *, n_samples: int, n_features: int) -> int:
+        """One a dimension."""
+        return n_features
+
+    @single_threaded_blas()
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Take the thresholds from ``X``; ``y`` is ignored."""
+        X = self._check_X(X, reset=True)
+        n_bits = self._check_n_bits(X)
+        check_choice(self, "threshold", ("mean", "median", "zero"))
+        check_choice(self, "pca", (True, False))
+        weights = principal_directions(X, n_bits)[1] if self.pca else np.eye(n_bits, X.shape[1])
+        self.encoder_ = Linear(weights=weights, bias=-self._thresholds(X, weights))
+        return self
+
+    def _thresholds(self, X: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.threshold == "zero":
+            return np.zeros(len(weights))
+        if self.threshold == "mean":
+            return weights @ X.mean(axis=0, dtype=np.float64)
+        columns = [weights[start : start + MEDIAN_COLUMNS] for start in range(0, len(weights), MEDIAN_COLUMNS)]
+        return np.concatenate(
+            [np.median(Linear(weights=part, bias=np.zeros(len(part))).scores(X), axis=0) for part in columns]
+        )

@@ -1,0 +1,93 @@
+"""Spectral hashing (Weiss, Torralba and Fergus, NIPS 2008): waves along the principal directions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.baselines.pca import principal_directions
+from hashgrove.blas import single_threaded_blas
+from hashgrove.encoders import Linear, Sinusoid
+from hashgrove.hasher import Hasher
+
+__all__ = ["SPH"]
+
+SPAN_FLOOR = 1e-9  # of the widest direction; a direction narrower than that is constant
+
+
+class SPH(Hasher):
+    """The eigenfunctions of the graph Laplacian for data uniform in a box, thresholded at zero.
+
+    The box is that of the principal components. On an interval from a to b the eigenfunctions are cosines of
+    k half waves, and the larger k / (b - a), the larger the eigenvalue; the ``n_bits`` smallest ones are taken, over
+    all directions. A wide direction so gives several bits, with more and more waves.
+
+    Parameters
+    ----------
+    n_bits : int
+    random_state : int, RandomState or None
+        Not used: nothing here is random. It is there so that all hashers can be made alike.
+
+    Attributes
+    ----------
+    encoder_ : Sinusoid
+    modes_ : int array of shape (n_bits, 2)
+        Principal direction and number of half waves of each bit.
+    eigenvalues_ : float64 array of shape (n_bits,)
+        (pi k / (b - a))^2, rising; the paper's 1 - exp(-eps^2 / 2 x this) has the same order for any eps.
+
+    Notes
+    -----
+    Cost: O(n d^2 + d^3) to fit (the covariance matrix) and O(n_bits d) a row to encode. There is no limit to the
+    number of bits.
+
+    As in the authors' code the box is that of the smallest and the largest value, min(n_bits, d) directions are
+    used, and products of eigenfunctions of several directions are left out (see `MDSH` for these). Outside the box the
+    waves go on.
+
+    References
+    ----------
+    Y. Weiss, A. Torralba and R. Fergus, "Spectral hashing", NIPS 2008.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).uniform(size=(200, 2)) * [4.0, 1.0]
+    >>> SPH(4).fit(X).modes_.tolist()
+    [[0, 1], [0, 2], [0, 3], [1, 1]]
+    """
+
+    seeded: ClassVar[bool] = False
+    modes_: NDArray[np.intp]
+    eigenvalues_: NDArray[np.float64]
+
+    def __init__(self, n_bits: int = 64, *, random_state: Any = None) -> None:
+        self.n_bits = n_bits
+        self.random_state = random_state
+
+    @single_threaded_blas()
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Fit the box to ``X``; ``y`` is ignored."""
+        X = self._check_X(X, reset=True, min_samples=2)
+        n_bits = self._check_n_bits(X)
+        mean, directions = principal_directions(X, min(n_bits, X.shape[1]))
+        projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
+        low = projected.min(axis=0)
+        span = projected.max(axis=0) - low
+        widest = span.max()
+        if widest == 0.0:  # all rows are the same: any wave is constant
+            span[0] = widest = 1.0
+        candidates = []
+        for direction in np.flatnonzero(span > SPAN_FLOOR * widest):
+            waves = np.arange(1, int(n_bits * span[direction] / widest) + 2)  # more are beyond n_bits of the widest
+            candidates.append(np.stack([np.full_like(waves, direction), waves], axis=1))
+        modes = np.concatenate(candidates)
+        frequency = np.pi * modes[:, 1] / span[modes[:, 0]]
+        chosen = np.argsort(frequency, kind="stable")[:n_bits]
+        modes, frequency = modes[chosen], frequency[chosen]
+        weights = frequency[:, None] * directions[modes[:, 0]]
+        self.encoder_ = Sinusoid(weights=weights, phase=-weights @ mean - frequency * low[modes[:, 0]])
+        self.modes_ = modes
+        self.eigenvalues_ = np.square(frequency)
+        return self

@@ -1,0 +1,46 @@
+"""One thread for BLAS: the same bits whatever number of threads it is given, and no threads within threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped, unused-ignore]
+
+__all__ = ["single_threaded_blas"]
+
+_lock = threading.Lock()
+_users = 0
+_limit: Any = None
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries: once is enough
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Limit BLAS to one thread, in a block or, as a decorator, in a function.
+
+    Blocks that overlap in time, in any threads, share one limit, which the last one lifts. (The number is global to
+    the process: were each block to restore what it found, the first to end would lift the limit of the others.)
+
+    >>> with single_threaded_blas():
+    ...     pass
+    """
+    global _users, _limit
+    with _lock:
+        if _users == 0:
+            _limit = _controller().limit(limits=1, user_api="blas")
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limit.restore_original_limits()

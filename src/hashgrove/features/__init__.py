@@ -1,0 +1,44 @@
+"""From images to feature matrices: one registry of extractors, which a model file may carry with its encoder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hashgrove import modelfile
+from hashgrove.features.base import FeatureExtractor
+from hashgrove.features.codebook import Codebook
+from hashgrove.features.encoding import ImageEncoder
+from hashgrove.features.gist import Gist
+from hashgrove.features.network import OnnxFeatures
+from hashgrove.formats import PathLike
+
+__all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "ImageEncoder", "OnnxFeatures", "load", "rebuild"]
+
+FEATURES: dict[str, type[FeatureExtractor]] = {
+    extractor.name: extractor for extractor in (Gist, Codebook, OnnxFeatures)
+}
+
+
+def load(path: PathLike) -> FeatureExtractor:
+    """Read a fitted extractor that `FeatureExtractor.save` wrote; the file is untrusted and is checked whole."""
+    header, arrays = modelfile.read(path, kind="features")
+    return rebuild(path, header, arrays)
+
+
+def rebuild(path: PathLike, described: Any, arrays: Mapping[str, NDArray[Any]]) -> FeatureExtractor:
+    """The extractor that the header of a model file describes; an error names the file."""
+    described = described if isinstance(described, dict) else {}
+    name, parameters = described.get("name"), described.get("parameters")
+    extractor = FEATURES.get(name) if isinstance(name, str) else None
+    if extractor is None or not isinstance(parameters, dict):
+        raise modelfile.ModelFileError(
+            f"{os.fspath(path)}: unknown features {name!r}; this version knows {sorted(FEATURES)}"
+        )
+    try:
+        return extractor.from_arrays(parameters, arrays)
+    except (ValueError, TypeError) as error:
+        raise modelfile.ModelFileError(f"{os.fspath(path)}: {error}") from error

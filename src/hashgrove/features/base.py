@@ -1,0 +1,280 @@
+"""The contract of every feature extractor: images in, a matrix of features out, batch by batch on all threads.
+
+Images are a uint8 array, shape (n, height, width) grey or (n, height, width, 3) RGB, or a list of paths of image files.
+The files are opened in the batches that need them, so a folder may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hashgrove import modelfile
+from hashgrove.features.images import ImageFileError, check_on_error, check_size, resize_images, try_images
+from hashgrove.files import atomic_write
+from hashgrove.formats import PathLike
+from hashgrove.jit import available_threads, chunks, run
+
+__all__ = ["FeatureExtractor", "ImageSource", "Images"]
+
+Images = NDArray[np.uint8] | Sequence[PathLike]
+BATCH_PIXELS = 2**16  # of images in memory for one task; a few times more in its Fourier transforms or patches
+BATCH_FILES = 16  # where the size of the images is not known
+BATCHES_IN_FLIGHT = 4  # per thread: what `transform_to` holds in memory
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """Checked images of which any range can be had as an array.
+
+    Attributes
+    ----------
+    images : uint8 array, or list of paths
+    size : (int, int) or None
+        Height and width that images from files, and with ``resizes_arrays`` those of arrays, are brought to.
+    resampling : str
+        How; see `hashgrove.features.images.read_image`.
+    """
+
+    images: NDArray[np.uint8] | list[str]
+    size: tuple[int, int] | None
+    resampling: str = "bilinear"
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """Height and width of the images, where they are known before the files are read."""
+        if self.size is None and isinstance(self.images, np.ndarray):
+            return self.images.shape[1], self.images.shape[2]
+        return self.size
+
+    def read(
+        self, start: int, stop: int, *, on_error: str = "raise"
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], list[ImageFileError]]:
+        """Images ``start`` to ``stop`` as an array, the numbers of those that could be read, errors of the others."""
+        part = self.images[start:stop]
+        if not isinstance(part, np.ndarray):
+            images, kept, errors = try_images(part, size=self.size, resampling=self.resampling, on_error=on_error)
+            return images, kept + start, errors
+        images = np.ascontiguousarray(part)
+        if self.size is not None:
+            images = resize_images(images, self.size, resampling=self.resampling)
+        return images, np.arange(start, start + len(images)), []
+
+
+class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of all extractors: a scikit-learn transformer from images to a matrix of features.
+
+    A subclass has the class attribute ``name``, the parameter ``n_jobs``, and `fit`, which reads its images by
+    `_source`; it gives `_features` of one batch, `n_features_`, `arrays` if it learned any, and `from_arrays`.
+    One whose images must have one size has the parameter ``image_size``.
+    """
+
+    name: ClassVar[str]
+    learns: ClassVar[bool] = False  # `fit` reads the images
+    resizes_arrays: ClassVar[bool] = False  # images in arrays are brought to ``image_size``, too, not refused
+    not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose"})
+    n_features_: int
+    n_jobs: int | None
+
+    @abstractmethod
+    def fit(self, images: Images, y: Any = None) -> Self:
+        """Learn what the extractor needs to know of ``images``, or only check them; ``y`` is ignored."""
+
+    @abstractmethod
+    def _features(self, batch: NDArray[np.uint8]) -> NDArray[Any]:
+        """Features (n, n_features_) of a C-contiguous uint8 batch, grey (n, h, w) or RGB (n, h, w, 3)."""
+
+    @property
+    def output_dtype(self) -> np.dtype[Any]:
+        """Type of the features."""
+        return np.dtype(np.float32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that `fit` learned, by name."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, parameters: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """A fitted extractor from an untrusted file: inverse of `parameters` and `arrays`, all of it checked."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that make the features, in a form that JSON can hold."""
+        given = sorted(self.get_params(deep=False).items())
+        return {name: _plain(value) for name, value in given if name not in self.not_saved}
+
+    @classmethod
+    def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """An extractor that is not fitted; the names of its parameters are checked, `fit` checks their values."""
+        names = set(cls._get_param_names()) - cls.not_saved
+        if set(parameters) != names:
+            raise ValueError(f"{cls.name!r} features have the parameters {sorted(names)}, not {sorted(parameters)}")
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in parameters.items()})
+
+    def _images_per_batch(self, height: int, width: int) -> int:
+        """Images in one task; it never depends on the number of threads."""
+        return max(1, BATCH_PIXELS // (height * width))
+
+    def _image_size(self) -> tuple[int, int] | None:
+        """Height and width that the images are brought to, or must have."""
+        return check_size(getattr(self, "image_size", None), parameter="image_size")
+
+    def _source(self, images: Any) -> ImageSource:
+        """``images`` checked: array or paths, type, shape, and size where the extractor asks for one."""
+        size = self._image_size()
+        resampling = getattr(self, "resampling", "bilinear")
+        if isinstance(images, str | os.PathLike):
+            raise ValueError(f"The 'images' parameter must be an array or a list of paths. Got the path {images!r}.")
+        if isinstance(images, list | tuple) and images and all(isinstance(i, str | os.PathLike) for i in images):
+            return ImageSource([os.fspath(path) for path in images], size, resampling)
+        array = np.asarray(images)
+        colours = array.ndim == 4 and array.shape[3] == 3
+        if array.dtype != np.uint8 or not (array.ndim == 3 or colours) or 0 in array.shape:
+            raise ValueError(
+                "The 'images' parameter must be a list of paths, or a uint8 array of shape (n, height, width) or "
+                f"(n, height, width, 3) with at least one image. Got {array.dtype} of shape {array.shape} instead."
+            )
+        if size is not None and not self.resizes_arrays and array.shape[1:3] != size:
+            raise ValueError(
+                f"The 'images' parameter must hold images of {size[0]} x {size[1]} pixels, as 'image_size' says. "
+                f"Got {array.shape[1]} x {array.shape[2]}; only images from files are resized."
+            )
+        return ImageSource(array, size, resampling)
+
+    def blocks(
+        self, images: Images, *, on_error: str = "raise", n_jobs: int | None = None
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
+        """Features batch by batch, in order; a few batches a thread are in memory at a time.
+
+        Parameters
+        ----------
+        images : uint8 array, or list of paths
+        on_error : {"raise", "skip"}
+            What becomes of an image file that cannot be used: an error, or a warning that names it and no row.
+        n_jobs : int, optional
+            Threads; None = the parameter of the extractor.
+
+        Yields
+        ------
+        done : int
+            Number of images so far.
+        kept : int64 array
+            Which of the images have a row in this batch.
+        features : array of shape (len(kept), n_features_)
+        """
+        check_is_fitted(self, "n_features_")
+        check_on_error(on_error)
+        source, n_jobs = self._source(images), self.n_jobs if n_jobs is None else n_jobs
+        n_images = BATCH_FILES if source.shape is None else self._images_per_batch(*source.shape)
+
+        sizes: dict[tuple[int, int], int] = {}  # of images, with the number of one that has it
+
+        def of_batch(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any], list[ImageFileError]]:
+            batch, kept, errors = source.read(start, stop, on_error=on_error)
+            if not len(batch):
+                return kept, np.empty((0, self.n_features_), self.output_dtype), errors
+            sizes.setdefault((batch.shape[1], batch.shape[2]), int(kept[0]))
+            return kept, self._features(batch).astype(self.output_dtype, copy=False), errors
+
+        batches = chunks(len(source), n_images)
+        for first, last in chunks(len(batches), BATCHES_IN_FLIGHT * available_threads(n_jobs)):
+            results = run(of_batch, batches[first:last], n_jobs=n_jobs)
+            if len(sizes) > 1:
+                one, other = (source.images[number] for number in sorted(sizes.values())[:2])
+                raise ImageFileError(f"{other}: must be of the size of {one}. Give an 'image_size' for all.")
+            for (_, stop), (kept, features, errors) in zip(batches[first:last], results, strict=True):
+                for error in errors:
+                    warnings.warn(f"{error}; skipped", UserWarning, stacklevel=2)
+                yield stop, kept, features
+
+    def transform(self, images: Images) -> NDArray[Any]:
+        """Features of ``images``, shape (n, n_features_)."""
+        check_is_fitted(self, "n_features_")
+        out = np.empty((len(self._source(images)), self.n_features_), self.output_dtype)
+        for _, kept, features in self.blocks(images):
+            out[kept] = features
+        return out
+
+    def transform_to(
+        self,
+        images: Images,
+        path: PathLike,
+        *,
+        on_error: str = "raise",
+        callback: Callable[[NDArray[np.int64], int], None] | None = None,
+    ) -> tuple[int, int]:
+        """Write the features of ``images`` to a .npy file, batch by batch, so that memory holds a few batches only.
+
+        Parameters
+        ----------
+        images : uint8 array, or list of paths
+        path : path
+            It is written under another name and put in place when it is complete.
+        on_error : {"raise", "skip"}
+            What becomes of an image file that cannot be used: an error, or a warning that names it and no row.
+        callback : callable, optional
+            Called after each batch with the numbers of its images that have a row, and the number of images done.
+
+        Returns
+        -------
+        (int, int)
+            Shape of the matrix in the file.
+        """
+        check_is_fitted(self, "n_features_")
+        n_rows = 0
+        with atomic_write(path) as file:
+            start = _write_header(file, (n_rows, self.n_features_), self.output_dtype)
+            for done, kept, features in self.blocks(images, on_error=on_error):
+                file.write(np.ascontiguousarray(features, self.output_dtype.newbyteorder("<")).data)
+                n_rows += len(kept)
+                if callback is not None:
+                    callback(kept, done)
+            file.seek(0)  # only now is it known how many rows there are
+            if _write_header(file, (n_rows, self.n_features_), self.output_dtype) != start:
+                raise RuntimeError("the header of a .npy file must keep its length")
+        return n_rows, self.n_features_
+
+    def save(self, path: PathLike) -> None:
+        """Write the fitted extractor to one file, atomically; `hashgrove.features.load` reads it."""
+        check_is_fitted(self, "n_features_")
+        header = {"name": self.name, "n_features": self.n_features_, "parameters": self.parameters()}
+        modelfile.write(path, kind="features", header=header, arrays=self.arrays())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_features_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _write_header(file: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
+    """Write the header of a .npy file; returns its length, which is the same for any number of rows."""
+    descr = npy.dtype_to_descr(dtype.newbyteorder("<"))
+    npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    return file.tell()
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON holds it: numpy's numbers as Python's, tuples as lists."""
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -1,0 +1,64 @@
+"""From images to codes in one step: an extractor and an encoder that were trained on its features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.encoders import Encoder
+from hashgrove.features.base import FeatureExtractor, Images
+
+__all__ = ["ImageEncoder"]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageEncoder:
+    """What a model file with features holds: images in, codes out.
+
+    Attributes
+    ----------
+    features : FeatureExtractor
+    encoder : Encoder
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from hashgrove import LSH, Gist
+    >>> images = load_digits().images[:50].astype(np.uint8)
+    >>> gist = Gist(n_blocks=2).fit(images)
+    >>> encoder = ImageEncoder(gist, LSH(16, random_state=0).fit(gist.transform(images)).encoder_)
+    >>> encoder.encode(images).shape
+    (50, 2)
+    """
+
+    features: FeatureExtractor
+    encoder: Encoder
+
+    def __post_init__(self) -> None:
+        if self.features.n_features_ != self.encoder.n_features:
+            raise ValueError(
+                f"The 'features' parameter must give {self.encoder.n_features} features, as the encoder takes. "
+                f"Got an extractor of {self.features.n_features_} instead."
+            )
+
+    @property
+    def n_bits(self) -> int:
+        """Number of bits in a code."""
+        return self.encoder.n_bits
+
+    def encode(self, images: Images, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
+        """Packed codes of images, an array or paths: uint8 of shape (n, ceil(n_bits / 8))."""
+        return self._map(self.encoder.encode, images, n_jobs)
+
+    def scores(self, images: Images, *, n_jobs: int | None = None) -> NDArray[Any]:
+        """Real-valued scores of images, shape (n, n_bits); bit = score > 0."""
+        return self._map(self.encoder.scores, images, n_jobs)
+
+    def _map(self, function: Callable[..., NDArray[Any]], images: Images, n_jobs: int | None) -> NDArray[Any]:
+        """``function`` of the features, block by block: those of many images take more memory than their codes."""
+        blocks = self.features.blocks(images, n_jobs=n_jobs)
+        return np.concatenate([function(features, n_jobs=n_jobs) for _, _, features in blocks])
