@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 
-.PHONY: demo test bench lint types clean
+.PHONY: demo test experiments bench lint types clean
 
 $(VENV)/.plot: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,9 @@ demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hash
 
 test: $(VENV)/.dev  ## all tests
 	$(BIN)/python -m pytest
+
+experiments: $(VENV)/.dev  ## the paper's experiments in small, on embedded data; two minutes
+	$(BIN)/hashgrove bench run all --quick
 
 bench: $(VENV)/.bench  ## every kernel beside its peers: docs/results/speed.md; goes on where it was stopped
 	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))

@@ -137,7 +137,7 @@ class TestRegistry:
         if entry.remotes:  # what is downloaded is what is read
             assert any(set(layout.needs) == {r.file for r in entry.remotes} for layout in entry.layouts)
 
-    @pytest.mark.parametrize("name", [name for name in DATASETS if name != "digits"])
+    @pytest.mark.parametrize("name", [name for name, entry in DATASETS.items() if entry.layouts[0].needs])
     def test_missing_files_are_named_with_the_way_to_get_them(self, name, tmp_path):
         with pytest.raises(MissingFileError) as caught:
             load(name, root=tmp_path)
@@ -168,6 +168,19 @@ class TestRegistry:
         assert (len(digits.train), len(digits.query)) == (1200, 597)
         assert load("digits", seed=1).query.tolist() != digits.query.tolist()
 
+    def test_digits_with_tags_are_the_same_digits(self):
+        plain, tagged = load("digits"), load("digits-tags")
+        np.testing.assert_array_equal(plain.X_train, tagged.X_train)
+        assert tagged.y_query.shape == (597, 10)
+        seven = tagged.y_train[plain.y_train == 7]
+        assert [tagged.names[tag] for tag in np.flatnonzero(seven[0])] == [
+            "odd",
+            "large",
+            "prime",
+            "straight lines only",
+        ]
+        assert (seven == seven[0]).all()
+
     def test_the_page_has_every_data_set_with_its_options(self):
         text = (DOCS / "datasets.md").read_text()
         rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \|(.*)\|$", text, flags=re.MULTILINE))
@@ -195,7 +208,7 @@ class TestCommands:
         np.savez(tmp_path / "corel5k.npz", a=[1])
         facts = json.loads(call(capsys, "datasets", "list", "--root", str(tmp_path), "--json")[1])
         assert [fact["name"] for fact in facts] == list(DATASETS)
-        assert {fact["name"] for fact in facts if fact["here"]} == {"digits", "corel5k"}
+        assert {fact["name"] for fact in facts if fact["here"]} == {"digits", "digits-tags", "corel5k"}
 
     def test_info(self, capsys, tmp_path):
         status, out, _ = call(capsys, "datasets", "info", "cifar100", "--root", str(tmp_path))

@@ -7,6 +7,7 @@ ties by row. The measures are those of `hashgrove.evaluate` on that ranking; the
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,7 @@ MIN_SHARED = 2  # tags in common that make an item relevant, as in `evaluate`
 
 def measure_quantiser(data: Dataset, *, n_bytes: int, seed: int) -> dict[str, Any]:
     """Fit, encode and rank; the measures and curves of a result."""
-    import faiss
-
+    faiss: Any = import_module("faiss")  # its type stubs are those of C++ signatures
     X = np.ascontiguousarray(data.X_train, dtype=np.float32)
     if X.shape[1] % n_bytes:
         raise ValueError(f"The number of features must be a multiple of {n_bytes}, the bytes. Got {X.shape[1]}.")

@@ -1,4 +1,4 @@
-"""Every cell in small: the embedded digits, few rows, bits and trees, so that all experiments run in a minute or two."""
+"""Every cell in small: the embedded digits, few rows, bits and trees, so that all experiments run in two minutes."""
 
 from __future__ import annotations
 

@@ -132,10 +132,10 @@ def _lines(tables: Tables, records: Records, links: Mapping[tuple[str, str], str
     if records.quick:
         lines += ["**Quick runs on handwritten digits: they show that everything runs, and say nothing else.**", ""]
     lines += [
-        f"Made by `hashgrove bench report` from {n_done} of {len(cells)} cells, which `hashgrove bench run` runs. MAP is "
-        "over the full ranking; ties count by their expectation. A figure in brackets is the paper's; where data and "
-        "number of training points are the same, it is followed by the difference (for times, by the ratio). 'points' "
-        "are training points; encoding is of database and queries together.",
+        f"Made by `hashgrove bench report` from {n_done} of {len(cells)} cells, which `hashgrove bench run` runs. "
+        "MAP is over the full ranking; ties count by their expectation. A figure in brackets is the paper's; where "
+        "data and number of training points are the same, it is followed by the difference (for times, by the ratio). "
+        "'points' are training points; encoding is of database and queries together.",
         "",
     ]
     lines += _claims(tables, records)
