@@ -1,7 +1,7 @@
 """Weighted Hamming distance: bits that a query is sure of count more. A table look-up for each byte of a code.
 
 With the margins of a query's bits as weights, ``abs(hasher.decision_function(X))``, it is the asymmetric ranking of
-real queries against binary items. Weights are taken in whole units, so that distances are exact, and tied alike anywhere.
+real queries against binary items. Weights are taken in whole units, so that distances are exact, and tied alike.
 """
 
 from __future__ import annotations
