@@ -20,6 +20,8 @@ MEASURES = {
     "map": Measure("MAP"),
     "precision": Measure("precision@100"),
     "pr_area": Measure("PR area"),
+    "map_by_margins": Measure("MAP by margins"),
+    "precision_by_margins": Measure("precision@100 by margins"),
     "knn_error": Measure("50-NN error", lower_is_better=True),
     "svm_error": Measure("SVM error", lower_is_better=True),
     "objective": Measure("objective", lower_is_better=True),

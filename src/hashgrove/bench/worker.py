@@ -100,11 +100,15 @@ def _measure_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None)
     assert data.database is not None  # a data set always has one
     codes, database_seconds = _encode(hasher, pca, data, data.database)
     queries, query_seconds = _encode(hasher, pca, data, data.query)
-    report = evaluate(FlatIndex(codes), queries, data.y_query, data.y_database, k=100, n_jobs=n_jobs)
+    truth: dict[str, Any] = {"y_query": data.y_query, "y_database": data.y_database, "k": 100, "n_jobs": n_jobs}
+    report = evaluate(FlatIndex(codes), queries, **truth)
+    by_margins = evaluate(FlatIndex(codes), queries, weights=_margins(hasher, pca, data), **truth)
     measures = {
         "map": report.map,
         "precision": report.precision_at_k,
         "pr_area": report.pr_area,
+        "map_by_margins": by_margins.map,
+        "precision_by_margins": by_margins.precision_at_k,
         "knn_error": report.knn_error,
         "fit_seconds": fit_seconds,
         "encode_seconds": database_seconds + query_seconds,
@@ -142,6 +146,13 @@ def _warm_up(spec: Spec, data: Dataset, *, n_jobs: int | None) -> None:
     hasher = build(spec.method, WARM_BITS, small_params(spec.method, spec.params), seed=0, n_jobs=n_jobs)
     hasher.fit(X, y)
     hasher.transform(X)
+
+
+def _margins(hasher: Any, pca: PCA | None, data: Dataset) -> NDArray[Any]:
+    """How sure the hasher is of each bit of each query."""
+    assert data.features is not None
+    X = data.features[data.query]
+    return np.abs(hasher.decision_function(X if pca is None else pca.transform(X.astype(np.float32))))
 
 
 def _encode(hasher: Any, pca: PCA | None, data: Dataset, rows: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
