@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from hashgrove.features.blas import single_threaded_blas
+from hashgrove.blas import single_threaded_blas
 from hashgrove.jit import chunks, run
 
 CHUNK_VALUES = 2**21
