@@ -70,7 +70,7 @@ def peers(encoder: Trees, X: NDArray[np.float32], share: float) -> list[Contende
     runs: list[tuple[str, str, Callable[[], Any], Callable[[Any], Any]]] = [
         ("LightGBM", "lightgbm", lightgbm_model, lambda b: b.predict(X, raw_score=True, num_threads=1)),
         ("XGBoost", "xgboost", xgboost_model, lambda b: b.inplace_predict(X, predict_type="margin")),
-        ("onnxruntime", "onnxruntime", onnx_session, lambda session: session.run(None, {"x": X})[0]),
+        ("onnxruntime", "onnx", onnx_session, lambda session: session.run(None, {"x": X})[0]),
         ("treelite", "treelite", treelite_model, with_treelite),
     ]
     note = f"timed on {len(X):,} rows" if share < 1 else ""
