@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from contest import OURS, Contender, Contest, Setting, Target, faster_than, main, on_one_thread, race, timed
 from hashgrove import FlatIndex
-from hashgrove.codes import TILE, as_words
+from hashgrove.codes import as_words
+from hashgrove.index.scan import TILE_WORDS
 from hashgrove.jit import kernel, popcount
 
 K = 100
@@ -105,10 +106,11 @@ def search(n: int, n_bits: int, n_queries: int, *, made_for: int) -> Contest:
 def count_ones(columns, queries):
     """The sum of all distances, tile by tile as a search goes: what xor and popcount alone cost. O(words x queries)."""
     n_words, n = columns.shape
+    tile = max(TILE_WORDS // n_words, 1)
     total = np.uint64(0)
     for first in range(0, len(queries), QUERIES_PER_TILE):
-        for start in range(0, n, TILE):
-            stop = min(start + TILE, n)
+        for start in range(0, n, tile):
+            stop = min(start + tile, n)
             for q in range(first, min(first + QUERIES_PER_TILE, len(queries))):
                 for w in range(n_words):
                     word = queries[q, w]
