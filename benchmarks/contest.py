@@ -328,6 +328,7 @@ def report(folder: Path = DOCS / "speed") -> None:
     for bench, records in results.items():
         for name, record in records.items():
             lines += [f"| {bench} | {name} | {_target_cells(target)} |" for target in record["targets"]]
+    lines += ["", (HERE / "bounds.md").read_text().strip()]
     for bench, records in results.items():
         lines += ["", f"## {bench.replace('_', ' ').capitalize()}"]
         for name, record in records.items():

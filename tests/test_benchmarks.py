@@ -40,6 +40,17 @@ def test_tiny(bench, tmp_path, capsys):
         assert contest.installed(module) or package in said
 
 
+def test_profiles_add_up(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["profiles.py", "--tiny"])
+    import_module("profiles").main()
+    profiles = json.loads(capsys.readouterr().out)
+    for name, parts in profiles.items():
+        if name.startswith("training"):
+            times = [seconds for part, seconds in parts.items() if part not in ("all", "ns an addition")]
+            assert sum(times) == pytest.approx(parts["all"], abs=0.01)
+    assert any(name.startswith("encoding") for name in profiles)
+
+
 def test_a_stopped_suite_goes_on_and_the_page_has_everything(tmp_path, capsys):
     folder = tmp_path / "speed"
     first = run_tiny("evaluation", folder)
