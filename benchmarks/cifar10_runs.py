@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contest import processor
 from hashgrove import BoostedTrees, FastHash, FlatIndex, __version__, evaluate
 from hashgrove.files import atomic_write
 from hashgrove.jit import available_threads
@@ -91,14 +92,7 @@ def peak_memory_gb() -> float:
 
 def machine() -> str:
     """Processor, threads in use, Python."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        model = next(
-            (s.split(":")[1].strip() for s in cpuinfo.read_text().splitlines() if s.startswith("model name")),
-            model,
-        )
-    return f"{model}, {available_threads()} threads, Python {platform.python_version()}"
+    return f"{processor()}, {available_threads()} threads, Python {platform.python_version()}"
 
 
 def machines(rows: Iterable[dict[str, Any]]) -> str:

@@ -186,16 +186,19 @@ def installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
+def processor() -> str:
+    """The name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
 def machine() -> str:
     """Processor, cores and the versions that matter."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
     versions = [f"{name} {metadata.version(name)}" for name in ("numpy", "numba", "scipy", "scikit-learn")]
     versions += [f"{package} {metadata.version(package)}" for module, package in PACKAGES.items() if installed(module)]
-    return f"{model}, {available_threads()} cores, Python {platform.python_version()}; {', '.join(versions)}"
+    return f"{processor()}, {available_threads()} cores, Python {platform.python_version()}; {', '.join(versions)}"
 
 
 def modules() -> list[str]:

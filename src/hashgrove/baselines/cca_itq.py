@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from hashgrove.baselines.itq import quantising_rotation
-from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.baselines.parameters import check_counts, check_numbers
+from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks

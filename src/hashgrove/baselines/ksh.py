@@ -10,7 +10,8 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
 from hashgrove.baselines.anchors import Anchors
-from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.baselines.parameters import check_counts, check_numbers
+from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
 
 __all__ = ["KSH"]

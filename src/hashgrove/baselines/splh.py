@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
-from hashgrove.baselines.supervision import SupervisedHasher, check_counts, check_numbers
+from hashgrove.baselines.parameters import check_counts, check_numbers
+from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from scipy import sparse
 from hashgrove.affinity import Affinity, check_labels, check_target
 from hashgrove.hasher import Hasher
 
-__all__ = ["ClassSimilarity", "SupervisedHasher", "Supervision", "check_counts", "check_numbers"]
+__all__ = ["ClassSimilarity", "SupervisedHasher", "Supervision"]
 
 
 class SupervisedHasher(Hasher):
@@ -173,28 +173,6 @@ class DenseSimilarity:
     def squared_norm(self) -> float:
         """Sum of the squares of the entries."""
         return float(np.square(self.values).sum())
-
-
-def check_counts(hasher: Any, *names: str, or_none: tuple[str, ...] = ()) -> None:
-    """Raise ValueError unless these parameters are positive integers (or None, where that is allowed)."""
-    for name in (*names, *or_none):
-        value = getattr(hasher, name)
-        if value is None and name in or_none:
-            continue
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            what = "a positive integer or None" if name in or_none else "a positive integer"
-            raise ValueError(f"The '{name}' parameter must be {what}. Got {value!r} instead.")
-
-
-def check_numbers(hasher: Any, *names: str, or_none: tuple[str, ...] = (), zero: tuple[str, ...] = ()) -> None:
-    """Raise ValueError unless these parameters are positive numbers (``zero``: or 0; ``or_none``: or None)."""
-    for name in (*names, *or_none, *zero):
-        value: Any = getattr(hasher, name)
-        if value is None and name in or_none:
-            continue
-        if not (isinstance(value, Real) and (0 < float(value) < np.inf or (value == 0 and name in zero))):
-            what = "a number >= 0" if name in zero else "a positive number" + " or None" * (name in or_none)
-            raise ValueError(f"The '{name}' parameter must be {what}. Got {value!r} instead.")
 
 
 def _signed_matrix(affinity: Affinity) -> Any:
