@@ -199,6 +199,14 @@ def tabulated_scores(X, *, directions, low, high, values):
     return out
 
 
+def directed_scores(X, **arrays):
+    parts = {"directions.kernel": {}, "bits.linear": {}}
+    for name, array in arrays.items():
+        part, _, field = name.rpartition(".")
+        parts[part][field] = array
+    return linear_scores(np.hstack([X, kernel_scores(X, **parts["directions.kernel"])]), **parts["bits.linear"])
+
+
 def anchor_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_nearest):
     """Scores of the Anchors encoder, one row at a time."""
     out = []

@@ -13,7 +13,18 @@ import pytest
 import hashgrove
 
 ROOT = Path(hashgrove.__file__).parent
-LEARNING = {"affinity", "neighbours", "losses", "inference", "functions", "fasthash", "baselines", "hasher"}
+LEARNING = {
+    "affinity",
+    "neighbours",
+    "losses",
+    "inference",
+    "functions",
+    "fasthash",
+    "baselines",
+    "hasher",
+    "anchors",
+    "directions",
+}
 FRONT = {"cli", "progress", "__main__"}
 SLOW_FITS = {"fasthash", "features.codebook"}  # fits of minutes: they show their progress
 

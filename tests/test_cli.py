@@ -234,6 +234,14 @@ class TestInputs:
         assert status == 0, err
         assert read_header("svm.hashgrove")["header"]["encoder"] == "linear"
 
+    def test_directions(self, here, capsys):
+        order = ("train", "X.npy", "y.npy", "-o", "directed.hashgrove", "--bits", "4", "--trees", "5", "--quiet")
+        status, _, err = call(capsys, *order, "--directions", "kernel", "--seed", "0")
+        assert status == 0, err
+        assert read_header("directed.hashgrove")["header"]["encoder"] == "directed"
+        status, _, err = call(capsys, "encode", "directed.hashgrove", "database.npy", "-o", "directed.npy")
+        assert (status, err) == (0, f"Wrote {N_TRAIN} codes of 1 bytes to directed.npy\n")
+
     def test_encoding_in_chunks_gives_the_same_codes(self, here, small, capsys, monkeypatch):
         monkeypatch.setattr("hashgrove.cli.inputs.CHUNK_BYTES", 7 * 64 * 8)
         status, out, err = call(capsys, "encode", "small.hashgrove", "database.npy", "-o", "chunked.csv")

@@ -8,7 +8,7 @@ import pytest
 import naive
 from hashgrove import modelfile
 from hashgrove.codes import unpack
-from hashgrove.encoders import ENCODERS, Anchors, Kernel, Linear, Sinusoid, Spheres, Tabulated
+from hashgrove.encoders import ENCODERS, Anchors, Directed, Kernel, Linear, Sinusoid, Spheres, Tabulated
 
 
 def linear(n_bits, *, n_features=5, seed=0):
@@ -61,6 +61,11 @@ def anchors(n_bits, *, n_features=5, seed=0):
     )
 
 
+def directed(n_bits, *, n_features=5, seed=0):
+    bits = linear(n_bits, n_features=n_features + 4, seed=seed)
+    return Directed(directions=kernel(4, n_features=n_features, seed=98), bits=bits)
+
+
 MAKERS = {
     "linear": (linear, naive.linear_scores),
     "kernel": (kernel, naive.kernel_scores),
@@ -68,6 +73,7 @@ MAKERS = {
     "spheres": (spheres, naive.sphere_scores),
     "tabulated": (tabulated, naive.tabulated_scores),
     "anchors": (anchors, naive.anchor_scores),
+    "directed": (directed, naive.directed_scores),
 }
 
 
@@ -91,7 +97,10 @@ def test_scores_equal_the_naive_ones(name, dtype):
     X = (np.random.default_rng(1).random((40, 5)) * 3).astype(dtype)
     scores = encoder.scores(X)
     assert scores.dtype == np.float64
-    np.testing.assert_allclose(scores, slow(X.astype(np.float64), **encoder.arrays()), rtol=1e-12, atol=1e-12)
+    exact = name != "directed" or dtype == "float64"  # directions are rounded to the type of the features
+    np.testing.assert_allclose(
+        scores, slow(X.astype(np.float64), **encoder.arrays()), rtol=1e-12, atol=1e-12 if exact else 1e-5
+    )
     np.testing.assert_array_equal(unpack(encoder.encode(X), n_bits=11), scores > 0)
 
 
@@ -141,7 +150,11 @@ def test_check_refuses_every_wrong_array(name):
         if array.ndim:
             wrong["length"] = array[:-1]
         for what, value in wrong.items():
-            if what == "length" and name in ("linear", "sinusoid") and field == "weights":
+            if (
+                what == "length"
+                and field in ("weights", "bits.linear.weights")
+                and name in ("linear", "sinusoid", "directed")
+            ):
                 value = array[:1]
             with pytest.raises(ValueError, match="array"):
                 print(field, what, type(encoder).from_arrays(encoder.arrays() | {field: value}))
@@ -166,6 +179,26 @@ def test_wrong_number_of_features(maker):
 def test_check_refuses_values_out_of_range(encoder, change, match):
     with pytest.raises(ValueError, match=match):
         type(encoder).from_arrays(encoder.arrays() | change)
+
+
+def test_directions_with_and_without_features_and_none_else():
+    directions, X = linear(3), np.random.default_rng(1).normal(size=(20, 5))
+    columns = directions.scores(X)
+    for bits, rows in ((linear(4, n_features=3), columns), (linear(4, n_features=8), np.hstack([X, columns]))):
+        np.testing.assert_allclose(Directed(directions=directions, bits=bits).scores(X), bits.scores(rows))
+    arrays = Directed(directions=directions, bits=linear(4, n_features=3)).arrays()
+    wrong = [
+        (Directed(directions=directions, bits=linear(4, n_features=7)).arrays(), "3 directions, with or without 5"),
+        ({name: array for name, array in arrays.items() if name.startswith("bits")}, "'directions' of one kind"),
+        (arrays | {"bits.kernel.weights": np.ones((1, 1))}, "'bits' of one kind"),
+        (arrays | {"more.linear.weights": np.ones((1, 1))}, r"no arrays of \['more.linear'\]"),
+        (arrays | {"odd": np.ones(1)}, "no arrays of"),
+    ]
+    for changed, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            Directed.from_arrays(changed)
+    with pytest.raises(ValueError, match="same directions"):
+        Directed.concatenate([directed(1), Directed(directions=linear(4), bits=linear(1, n_features=9))])
 
 
 def test_concatenate_refuses_other_anchors_and_other_knots():

@@ -21,12 +21,14 @@ from hashgrove import (
     FastHash,
     FlatIndex,
     KernelSVM,
+    LabelDirections,
     LinearSVM,
     evaluate,
     load,
     losses,
     unpack,
 )
+from hashgrove.directions import DIRECTIONS
 from hashgrove.functions import HASH_FUNCTIONS
 from hashgrove.inference import SOLVERS
 
@@ -125,6 +127,35 @@ def test_warm_start_equals_one_fit(digits, tmp_path):
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "grown").read_bytes()
     with pytest.raises(ValueError, match="must be at least 20"):
         grown.set_params(n_bits=10).fit(X, y)
+
+
+@pytest.mark.parametrize("directions", [*DIRECTIONS, LabelDirections(n_anchors=50, keep_features=False)], ids=str)
+def test_directions_of_the_labels_help_and_are_kept(digits, tmp_path, directions):
+    X, y, X_query, _ = digits
+    weak = {"hash_function": BoostedTrees(n_trees=3, max_depth=2), "loss": "ksh"}
+    plain, hasher = small(16, **weak).fit(X, y), small(16, directions=directions, **weak).fit(X, y)
+    assert retrieval_map(hasher, digits) > retrieval_map(plain, digits) + 0.05
+    assert hasher.n_features_in_ == hasher.encoder_.n_features == 64
+    hasher.save(tmp_path / "model")
+    assert (load(tmp_path / "model").encode(X_query) == hasher.transform(X_query)).all()
+    small(16, directions=directions, n_jobs=2, **weak).fit(X, y).save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+    grown = small(5, directions=directions, warm_start=True, **weak).fit(X, y).set_params(n_bits=16).fit(X, y)
+    assert (grown.transform(X) == hasher.transform(X)).all()
+    with pytest.raises(ValueError, match="'directions' parameter must stay"):
+        grown.set_params(n_bits=17, directions=None).fit(X, y)
+
+
+def test_directions_of_tags_and_of_other_learners(digits, tmp_path):
+    X, y = digits[0][:300], digits[1][:300]
+    tags = np.stack([y % 2, y % 3 == 0, y > 4, y < 8], axis=1)
+    dense, thin = (small(directions="linear").fit(X, form) for form in (tags, sparse.csr_array(tags)))
+    assert (dense.transform(X) == thin.transform(X)).all()
+    assert dense.encoder_.directions.n_bits == 4
+    hasher = small(4, directions="kernel", hash_function=DecisionTreeClassifier(max_depth=3)).fit(X, y)
+    with pytest.raises(ValueError, match=r"cannot be saved.*joblib"):
+        hasher.save(tmp_path / "model")
+    assert small(4, directions="linear", hash_function="linear-svm").fit(X, y).transform(X).shape == (300, 1)
 
 
 @pytest.mark.parametrize("hash_function", HASH_FUNCTIONS)
@@ -254,6 +285,10 @@ def test_callbacks_and_verbose(digits, capsys):
         ({"hash_function": StandardScaler()}, "The 'hash_function' parameter"),
         ({"hash_function": BoostedTrees(max_depth=-1)}, "'max_depth'"),
         ({"inference": "annealing"}, "The 'inference' parameter must be one of"),
+        ({"directions": "polar"}, r"The 'directions' parameter must be one of \['kernel', 'linear'\], LabelDirections"),
+        ({"directions": LabelDirections(n_anchors=0)}, "'n_anchors'"),
+        ({"directions": LabelDirections(gamma=-1.0)}, "'gamma'"),
+        ({"directions": LabelDirections(regularisation=0)}, "'regularisation'"),
         ({"n_similar": -1}, "'n_similar'"),
         ({"n_jobs": 0}, "'n_jobs'"),
     ],
@@ -286,6 +321,8 @@ def test_bad_data(digits):
     for arguments, keywords, message in cases:
         with pytest.raises((ValueError, TypeError), match=message):
             small().fit(*arguments, **keywords)
+    with pytest.raises(ValueError, match="'directions' parameter must be None without labels"):
+        small(directions="linear").fit(X, affinity=[(0, 1, 1), (0, 2, -1)])
     hasher = small().fit(X, y)
     with pytest.raises(ValueError, match="64 features"):
         hasher.transform(X[:, :10])

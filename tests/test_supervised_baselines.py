@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate
+from hashgrove.anchors import Anchors
 from hashgrove.baselines import (
     BASELINES,
     BRE,
@@ -33,7 +34,6 @@ from hashgrove.baselines import (
     ksh,
     mlh,
 )
-from hashgrove.baselines.anchors import Anchors
 from hashgrove.baselines.classifier_output import ScoredClassifier, code_book
 from hashgrove.baselines.cosdish import solve_quadratic, update_columns
 from hashgrove.baselines.itq import quantising_rotation

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hashgrove.affinity import Affinity
     from hashgrove.baselines import ITQ, LSH
     from hashgrove.codes import hamming, pack, unpack
+    from hashgrove.directions import LabelDirections
     from hashgrove.encoders import Encoder
     from hashgrove.fasthash import FastHash
     from hashgrove.features import Codebook, Gist, ImageEncoder, OnnxFeatures
@@ -27,6 +28,7 @@ _HOMES = {
     "affinity": ["Affinity"],
     "baselines": ["ITQ", "LSH"],
     "codes": ["hamming", "pack", "unpack"],
+    "directions": ["LabelDirections"],
     "encoders": ["Encoder"],
     "fasthash": ["FastHash"],
     "features": ["Codebook", "Gist", "ImageEncoder", "OnnxFeatures"],
@@ -54,6 +56,7 @@ __all__ = [  # noqa: RUF022
     "ImageEncoder",
     "KernelSVM",
     "LSH",
+    "LabelDirections",
     "LinearSVM",
     "ModelFileError",
     "OnnxFeatures",

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from hashgrove.jit import chunks, run
 from hashgrove.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
 
-__all__ = ["Affinity", "check_labels", "check_target"]
+__all__ = ["Affinity", "check_labels", "check_target", "label_indicator"]
 
 ROWS_PER_CHUNK = 512
 Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (entries of each row, column indices row by row)
@@ -226,6 +226,17 @@ def check_labels(y: ArrayLike) -> NDArray[np.int64]:
             f"{len(y)} points instead; are they identifiers or real numbers?"
         )
     return classes
+
+
+def label_indicator(labels: Any) -> NDArray[np.float64]:
+    """One column a class of 1-D class numbers, or a tag of a tag matrix; 1 where the point has it.
+
+    >>> label_indicator(np.array([0, 1, 0])).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    """
+    if labels.ndim == 1:
+        return (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+    return ((labels.toarray() if sparse.issparse(labels) else np.asarray(labels)) != 0).astype(np.float64)
 
 
 def check_target(X: NDArray[Any], y: Any, affinity: Any, *, estimator: str) -> tuple[str, Any]:

@@ -16,8 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from hashgrove import losses
-from hashgrove.affinity import Affinity, check_target
-from hashgrove.encoders import Encoder
+from hashgrove.affinity import Affinity, check_labels, check_target, label_indicator
+from hashgrove.directions import DIRECTIONS, LabelDirections
+from hashgrove.encoders import Directed, Encoder
+from hashgrove.encoders.directed import with_directions
 from hashgrove.functions import HASH_FUNCTIONS, Classifier, Fitted
 from hashgrove.hasher import Hasher
 from hashgrove.inference import SOLVERS, BinaryQuadratic, PairDistances
@@ -65,6 +67,9 @@ class FastHash(Hasher):
         Step 2; for other settings pass an instance, such as ``BoostedTrees(max_depth=6)`` or ``SGDClassifier()``.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
         Step 1.
+    directions : {"linear", "kernel"}, LabelDirections or None, default=None
+        Show hash functions directions that correlate with the labels beside the features; not for pairs. Often better,
+        and the slower to encode, see `hashgrove.LabelDirections`.
     n_similar, n_dissimilar : int or None, default=100
         Neighbours drawn per point; ``None`` means all.
     min_shared : int, default=2
@@ -122,6 +127,7 @@ class FastHash(Hasher):
         loss: str | losses.Loss = "hinge",
         hash_function: Any = "trees",
         inference: Any = "block-gc",
+        directions: Any = None,
         n_similar: int | None = 100,
         n_dissimilar: int | None = 100,
         min_shared: int = 2,
@@ -137,6 +143,7 @@ class FastHash(Hasher):
         self.loss = loss
         self.hash_function = hash_function
         self.inference = inference
+        self.directions = directions
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
         self.min_shared = min_shared
@@ -165,17 +172,23 @@ class FastHash(Hasher):
         learner, solver = self._learner(), self._solver()
         X = self._check_X(X, reset=not earlier)
         seed = self._seed()
-        affinity = self._affinity(X, y, affinity, seed)
-
+        kind, target = check_target(X, y, affinity, estimator=type(self).__name__)
+        affinity = self._affinity(X, kind, target, seed)
         start = self.encoder_ if earlier else None
+        directions = self._directions(X, kind, target, seed, start)
+        if directions is not None:
+            columns, settings = directions
+            X = with_directions(X, columns.scores(X, n_jobs=self.n_jobs), keep_features=settings.keep_features)
+            start = start.bits if isinstance(start, Directed) else None
+
         data = learner.prepare(X, np.random.default_rng([seed, 0]), earlier=start, n_jobs=self.n_jobs)
         state = solver.prepare(affinity, np.random.default_rng([seed, 1]))
         distances = PairDistances(affinity, n_bits=self.n_bits, n_jobs=self.n_jobs)
         functions: list[Encoder] = []
         history: list[BitRecord] = []
-        if earlier:
-            functions, history = [self.encoder_], list(self.history_)
-            for bit in np.where(self.encoder_.scores(X, n_jobs=self.n_jobs) > 0, 1, -1).astype(np.int8).T:
+        if start is not None:
+            functions, history = [start], list(self.history_)
+            for bit in np.where(start.scores(X, n_jobs=self.n_jobs) > 0, 1, -1).astype(np.int8).T:
                 distances.add_bit(bit)
 
         with report_progress(self.n_bits, done=earlier, verbose=self.verbose) as show:
@@ -210,7 +223,8 @@ class FastHash(Hasher):
                 stacklevel=2,
             )
         classes = {type(function) for function in functions}
-        self.encoder_ = (classes.pop() if len(classes) == 1 else Fitted).concatenate(functions)
+        bits = (classes.pop() if len(classes) == 1 else Fitted).concatenate(functions)
+        self.encoder_ = bits if directions is None else Directed(directions=directions[0], bits=bits)
         self.history_ = history
         return self
 
@@ -248,9 +262,35 @@ class FastHash(Hasher):
             f"The 'inference' parameter must be one of {sorted(SOLVERS)} or a solver. Got {self.inference!r} instead."
         )
 
-    def _affinity(self, X: NDArray[Any], y: Any, affinity: Any, seed: int) -> Affinity:
+    def _direction_settings(self) -> LabelDirections | None:
+        choice = self.directions
+        if isinstance(choice, str) and choice in DIRECTIONS:
+            choice = DIRECTIONS[choice]()
+        if choice is None or isinstance(choice, LabelDirections):
+            return choice
+        raise ValueError(
+            f"The 'directions' parameter must be one of {sorted(DIRECTIONS)}, LabelDirections or None. "
+            f"Got {choice!r} instead."
+        )
+
+    def _directions(
+        self, X: NDArray[Any], kind: str, target: Any, seed: int, earlier: Encoder | None
+    ) -> tuple[Encoder, LabelDirections] | None:
+        """What hash functions see beside the features; a warm start keeps that of the bits so far."""
+        settings = self._direction_settings()
+        if earlier is not None and (settings is not None) != isinstance(earlier, Directed):
+            raise ValueError("The 'directions' parameter must stay as it was with warm_start=True.")
+        if settings is None:
+            return None
+        if kind not in ("labels", "tags"):
+            raise ValueError("The 'directions' parameter must be None without labels: pairs give no directions.")
+        if isinstance(earlier, Directed):
+            return earlier.directions, settings
+        labels = label_indicator(check_labels(target) if kind == "labels" else target)
+        return settings.learn(X, labels, np.random.default_rng([seed, 3])), settings
+
+    def _affinity(self, X: NDArray[Any], kind: str, target: Any, seed: int) -> Affinity:
         """The pairs, from whichever description of them was given."""
-        kind, target = check_target(X, y, affinity, estimator=type(self).__name__)
         if kind == "affinity":
             return target
         settings: dict[str, Any] = {

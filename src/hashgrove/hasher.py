@@ -103,7 +103,8 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "encoder_")
         names = {kind: name for name, kind in ENCODERS.items()}
-        if type(self.encoder_) not in names:
+        arrays = self.encoder_.arrays()
+        if type(self.encoder_) not in names or not all(isinstance(array, np.ndarray) for array in arrays.values()):
             raise ValueError(
                 f"A hasher whose hash functions are {self.encoder_} cannot be saved: a model file holds arrays only, "
                 "no pickled objects. Use a hash function of hashgrove or a linear classifier, or joblib.dump."
@@ -119,7 +120,6 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 if name not in self.not_saved
             },
         }
-        arrays = self.encoder_.arrays()
         if features is not None:
             check_is_fitted(features, "n_features_")
             ImageEncoder(features, self.encoder_)  # which checks that they fit together

@@ -6,19 +6,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
 
 from hashgrove.baselines.itq import quantising_rotation
 from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
+from hashgrove.directions import linear_directions
 from hashgrove.encoders import Linear
-from hashgrove.jit import chunks
 
 __all__ = ["CCAITQ"]
-
-ROWS_PER_CHUNK = 8192
-LEAST_CORRELATION = 1e-6  # directions below it have nothing to do with the labels
 
 
 class CCAITQ(SupervisedHasher):
@@ -79,7 +75,7 @@ class CCAITQ(SupervisedHasher):
         check_counts(self, "n_iter")
         check_numbers(self, "regularisation")
         X, target, rng = self._start(X, y)
-        mean, directions, correlations = canonical_directions(
+        mean, directions, correlations = linear_directions(
             X, target.indicator(), n_directions=self.n_bits, regularisation=self.regularisation
         )
         directions *= correlations[:, None]
@@ -91,30 +87,3 @@ class CCAITQ(SupervisedHasher):
         self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
         self.correlations_ = correlations
         return self
-
-
-def canonical_directions(
-    X: NDArray[Any], Y: NDArray[np.float64], *, n_directions: int, regularisation: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of the rows, directions of X with unit variance that correlate most with Y, and their correlations."""
-    mean, Y = X.mean(axis=0, dtype=np.float64), Y - Y.mean(axis=0)
-    n_features = X.shape[1]
-    xx, xy = np.zeros((n_features, n_features)), np.zeros((n_features, Y.shape[1]))
-    for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-        centred = X[start:stop] - mean
-        xx += centred.T @ centred
-        xy += centred.T @ Y[start:stop]
-    xx, xy, yy = xx / len(X), xy / len(X), Y.T @ Y / len(X)
-    for covariance in (xx, yy):
-        variance = np.trace(covariance) / len(covariance)
-        covariance[np.diag_indices(len(covariance))] += regularisation * variance if variance > 0 else 1.0
-    explained = xy @ cho_solve(cho_factor(yy), xy.T)
-    n_kept = min(n_directions, n_features, Y.shape[1])
-    squares, vectors = eigh(explained, xx, subset_by_index=(n_features - n_kept, n_features - 1))
-    correlations = np.sqrt(np.maximum(squares[::-1], 0.0))
-    kept = correlations > LEAST_CORRELATION
-    kept[0] = True
-    directions = vectors.T[::-1][kept]
-    largest = np.abs(directions).argmax(axis=1)
-    directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]  # LAPACK leaves the sign open
-    return mean, np.ascontiguousarray(directions), correlations[kept]

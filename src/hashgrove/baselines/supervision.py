@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hashgrove.affinity import Affinity, check_labels, check_target
+from hashgrove.affinity import Affinity, check_labels, check_target, label_indicator
 from hashgrove.hasher import Hasher
 
 __all__ = ["ClassSimilarity", "SupervisedHasher", "Supervision"]
@@ -95,9 +95,7 @@ class Supervision:
 
     def indicator(self) -> NDArray[np.float64]:
         """One column a class or tag, 1 where the point has it; not for pairs."""
-        if self.classes is not None:
-            return (self.classes[:, None] == np.arange(self.classes.max() + 1)).astype(np.float64)
-        return self.tags.toarray()
+        return label_indicator(self.tags if self.classes is None else self.classes)
 
     def draw(self, n_points: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
         """Rows of ``n_points`` points about which something is known, or of all of them, in order."""

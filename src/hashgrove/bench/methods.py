@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from hashgrove.baselines import BASELINES
+from hashgrove.directions import DIRECTIONS
 from hashgrove.fasthash import FastHash
 from hashgrove.formats import FileError, listed
 from hashgrove.functions import HASH_FUNCTIONS
@@ -16,7 +17,11 @@ from hashgrove.inference import SOLVERS
 __all__ = ["QUANTISER", "SLOTS", "build", "check_method", "method_class", "missing_package", "parameters"]
 
 QUANTISER = "pq"  # not a hasher: it ranks by real distances
-SLOTS: dict[str, Mapping[str, Any]] = {"hash_function": HASH_FUNCTIONS, "inference": SOLVERS}
+SLOTS: dict[str, Mapping[str, Any]] = {
+    "hash_function": HASH_FUNCTIONS,
+    "inference": SOLVERS,
+    "directions": DIRECTIONS,
+}
 
 
 def method_class(name: str) -> Any:
@@ -62,7 +67,7 @@ def build(method: str, bits: int, params: Mapping[str, Any], *, seed: int, n_job
 
 
 def _slot(name: str, value: Any) -> Any:
-    """A learner or solver: by its name, or by a table of ``kind`` and settings."""
+    """A learner, solver or directions: by its name, or by a table of ``kind`` and settings."""
     if isinstance(value, str):
         return SLOTS[name][value]()
     settings = dict(value)

@@ -19,6 +19,7 @@ SMALL = {
     "n_trees": 10, "n_anchors": 64, "anchors_per_bit": 10, "n_labelled": 200, "n_support": 64, "max_samples": 400,
     "n_pairs": 1000, "n_iter": 5, "max_iter": 20, "n_rounds": 3,
 }  # fmt: skip
+WITHOUT = {"n_anchors"}  # None of these is none; of the others it is all
 
 
 def quick_spec(spec: Spec) -> Spec:
@@ -53,6 +54,8 @@ def small_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     for name, choices in SLOTS.items():
         if name in inspect.signature(kind.__init__).parameters:
             value = small.get(name, inspect.signature(kind.__init__).parameters[name].default)
+            if value is None:  # a slot that is empty
+                continue
             slot = {"kind": value} if isinstance(value, str) else dict(value)
             cut = _cut(choices[slot["kind"]], slot)
             if name in small or cut:
@@ -63,8 +66,8 @@ def small_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def _cut(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes of ``kind`` that are above those of `SMALL`."""
     cut = {}
-    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+    for name, parameter in inspect.signature(kind).parameters.items():
         value = given.get(name, parameter.default)
-        if name in SMALL and (value is None or value > SMALL[name]):
+        if name in SMALL and (name not in WITHOUT if value is None else value > SMALL[name]):
             cut[name] = SMALL[name]
     return cut

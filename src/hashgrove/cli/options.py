@@ -79,6 +79,7 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 LOSSES = _Names("hashgrove.losses", "LOSSES")
 HASH_FUNCTIONS = _Names("hashgrove.functions", "HASH_FUNCTIONS")
 SOLVERS = _Names("hashgrove.inference", "SOLVERS")
+DIRECTIONS = _Names("hashgrove.directions", "DIRECTIONS")
 TIES = _Names("hashgrove.metrics.evaluation", "TIES")
 DATASETS = _Names("hashgrove.datasets", "DATASETS")
 
@@ -87,6 +88,7 @@ TRAINING = (
     ("--loss", "FastHash.loss", LOSSES, "Loss of a pair."),
     ("--hash-function", "FastHash.hash_function", HASH_FUNCTIONS, "What learns a bit."),
     ("--inference", "FastHash.inference", SOLVERS, "What infers the values of a bit."),
+    ("--directions", "FastHash.directions", DIRECTIONS, "Show hash functions directions of the labels, too."),
     ("--trees", "BoostedTrees.n_trees", POSITIVE, "Boosting rounds for a bit."),
     ("--depth", "BoostedTrees.max_depth", POSITIVE, "Depth of a tree."),
     ("--features-per-node", "BoostedTrees.features_per_node", POSITIVE, "Features tried in a node."),

@@ -1,12 +1,13 @@
 """What a hasher learned: frozen arrays that turn feature rows into scores and packed codes.
 
-An encoder imports nothing of the learning side. Each class is a frozen dataclass of arrays; ``ENCODERS`` names those
-that a model file can hold.
+An encoder imports nothing of the learning side. Each class is a frozen dataclass of arrays (`Directed` of two
+encoders); ``ENCODERS`` names those that a model file can hold.
 """
 
 from hashgrove.encoders.anchors import Anchors
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
+from hashgrove.encoders.directed import Directed
 from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.sinusoid import Sinusoid
@@ -19,6 +20,7 @@ __all__ = [
     "FEATURE_DTYPES",
     "Anchors",
     "ClassScores",
+    "Directed",
     "Encoder",
     "Kernel",
     "Linear",
@@ -37,4 +39,5 @@ ENCODERS: dict[str, type[Encoder]] = {
     "tabulated": Tabulated,
     "spheres": Spheres,
     "anchors": Anchors,
+    "directed": Directed,
 }

@@ -1,4 +1,4 @@
-"""Gaussian features around anchors, as kernel baselines have them: random training points, kernel values, centred.
+"""Gaussian features around anchors, as kernel methods have them: random training points, kernel values, centred.
 
 The features of a row are exp(-gamma ||x - a_q||^2) less their mean over the training rows, so that a hyperplane through
 their origin splits the data about evenly (KSH, section 2.1).
@@ -45,14 +45,22 @@ class Anchors:
     mean: NDArray[np.float64]
 
     @classmethod
-    def draw(cls, X: NDArray[Any], *, n_anchors: int, gamma: float | None, rng: np.random.Generator) -> Anchors:
-        """Draw at most ``n_anchors`` rows; gamma None is 1 / (2 mean squared distance), as in KSH's code."""
+    def draw(
+        cls,
+        X: NDArray[Any],
+        *,
+        n_anchors: int,
+        gamma: float | None,
+        rng: np.random.Generator,
+        sharpness: float = 0.5,
+    ) -> Anchors:
+        """Draw at most ``n_anchors`` rows; gamma None is sharpness / (mean squared distance), 1/2 as in KSH's code."""
         rows = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
         points = X[rows].astype(np.float64)
         if gamma is None:
             some = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
             scale = float(Points(points).squared_distances(X[some]).mean())
-            gamma = 0.5 / scale if scale > 0 else 1.0
+            gamma = sharpness / scale if scale > 0 else 1.0
         total, ready = np.zeros(len(points)), Points(points)
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
             total += np.exp(-gamma * ready.squared_distances(X[start:stop])).sum(axis=0)

@@ -1,0 +1,140 @@
+"""Directions that correlate most with the labels: canonical correlation analysis, of the features or of a kernel's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+from sklearn.base import BaseEstimator
+
+from hashgrove.anchors import Anchors
+from hashgrove.blas import single_threaded_blas
+from hashgrove.encoders import Kernel, Linear
+from hashgrove.jit import chunks
+
+__all__ = ["DIRECTIONS", "LabelDirections", "canonical_directions", "linear_directions"]
+
+ROWS_PER_CHUNK = 8192
+LEAST_CORRELATION = 1e-6  # directions below it have nothing to do with the labels
+
+Rows = Callable[[int, int], NDArray[np.float64]]  # rows from start to stop, less their mean
+
+
+class LabelDirections(BaseEstimator):  # type: ignore[misc]
+    """What hash functions see beside the features: directions in which the labels differ.
+
+    A tree tests one feature at a time. Where classes differ along a sum of many features, as in the last layer of a
+    network, or along a curve, one test of a direction does what many tests of features cannot.
+
+    Parameters
+    ----------
+    n_anchors : int or None, default=1000
+        The directions are of Gaussian features around that many training rows; ``None``: of the features themselves.
+    gamma : float or None, default=None
+        Width exp(-gamma d^2) of the Gaussian features; ``None`` is 1 / (mean squared distance to an anchor).
+    keep_features : bool, default=True
+        Hash functions see the features, too. Without them trees are learned much faster; better where the features
+        are a network's, worse where they are not.
+    regularisation : float, default=1e-4
+        Added to the covariances, in units of their mean variance.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
+    >>> labels = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> direction = LabelDirections(n_anchors=None).learn(X, labels, np.random.default_rng(0))
+    >>> direction.scores(X).round(1).ravel().tolist()
+    [-1.0, -1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        *,
+        n_anchors: int | None = 1000,
+        gamma: float | None = None,
+        keep_features: bool = True,
+        regularisation: float = 1e-4,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.gamma = gamma
+        self.keep_features = keep_features
+        self.regularisation = regularisation
+
+    def check(self) -> None:
+        """Raise ValueError for a parameter out of its range."""
+        m = self.n_anchors
+        if m is not None and (not isinstance(m, int | np.integer) or isinstance(m, bool) or m < 1):
+            raise ValueError(f"The 'n_anchors' parameter must be an integer >= 1 or None. Got {m!r} instead.")
+        for name, value in (("gamma", self.gamma), ("regularisation", self.regularisation)):
+            if value is None and name == "gamma":
+                continue
+            if not isinstance(value, int | float | np.floating) or not 0 < value < np.inf:
+                raise ValueError(f"The '{name}' parameter must be a positive number. Got {value!r} instead.")
+
+    @single_threaded_blas()
+    def learn(self, X: NDArray[Any], labels: NDArray[np.float64], rng: np.random.Generator) -> Kernel | Linear:
+        """The directions, as an encoder whose scores are the place of a row along each of them.
+
+        ``labels`` has one column a class or tag, 1 where the row has it.
+        """
+        self.check()
+        if self.n_anchors is None:
+            mean, directions, _ = linear_directions(X, labels, regularisation=self.regularisation)
+            return Linear(weights=directions, bias=-directions @ mean)
+        anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng, sharpness=1.0)
+        directions, _ = canonical_directions(
+            lambda start, stop: anchors.features(X[start:stop]), labels, regularisation=self.regularisation
+        )
+        return anchors.encoder(directions)
+
+
+DIRECTIONS: dict[str, Callable[..., LabelDirections]] = {
+    "linear": partial(LabelDirections, n_anchors=None),
+    "kernel": LabelDirections,
+}
+
+
+def linear_directions(
+    X: NDArray[Any], Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean of the rows of X, and the `canonical_directions` of the features as they are."""
+    mean = X.mean(axis=0, dtype=np.float64)
+    found = canonical_directions(
+        lambda start, stop: X[start:stop] - mean, Y, regularisation=regularisation, n_directions=n_directions
+    )
+    return mean, *found
+
+
+def canonical_directions(
+    rows: Rows, Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Directions of unit variance that correlate most with Y, and their correlations, largest first.
+
+    There are at most as many as columns of Y, and for classes one less. ``rows`` gives a few rows at a time, so that
+    they need not be in memory together.
+    """
+    Y = Y - Y.mean(axis=0)
+    xx: Any = 0.0
+    xy: Any = 0.0
+    for start, stop in chunks(len(Y), ROWS_PER_CHUNK):
+        part = rows(start, stop)
+        xx = xx + part.T @ part
+        xy = xy + part.T @ Y[start:stop]
+    xx, xy, yy = xx / len(Y), xy / len(Y), Y.T @ Y / len(Y)
+    for covariance in (xx, yy):
+        variance = np.trace(covariance) / len(covariance)
+        covariance[np.diag_indices(len(covariance))] += regularisation * variance if variance > 0 else 1.0
+    explained = xy @ cho_solve(cho_factor(yy), xy.T)
+    n_kept = min(len(xx), len(yy) if n_directions is None else min(n_directions, len(yy)))
+    squares, vectors = eigh(explained, xx, subset_by_index=(len(xx) - n_kept, len(xx) - 1))
+    correlations = np.sqrt(np.maximum(squares[::-1], 0.0))
+    kept = correlations > LEAST_CORRELATION
+    kept[0] = True
+    directions = vectors.T[::-1][kept]
+    largest = np.abs(directions).argmax(axis=1)
+    directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]  # LAPACK leaves the sign open
+    return np.ascontiguousarray(directions), correlations[kept]
