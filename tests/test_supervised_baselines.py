@@ -33,6 +33,7 @@ from hashgrove.baselines import (
     bre,
     ksh,
     mlh,
+    splh,
 )
 from hashgrove.baselines.classifier_output import ScoredClassifier, code_book
 from hashgrove.baselines.cosdish import solve_quadratic, update_columns
@@ -300,6 +301,26 @@ class TestBRE:
 
 
 class TestSPLH:
+    @pytest.mark.parametrize(("n_rows", "n_features"), [(300, 80), (60, 80), (60, 20)])
+    def test_eigenvectors_from_products_are_those_of_the_matrix(self, n_rows, n_features):
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(n_rows, n_features)) * np.arange(1, n_features + 1)
+        mean = rows.mean(axis=0)
+        residual, C = splh.Residual(rows, mean), np.cov(rows.T, bias=True)
+        for _ in range(4):
+            w = splh.top_eigenvector(residual.times, n_features, rng)
+            expected = np.linalg.eigh(C)[1][:, -1]
+            np.testing.assert_allclose(w * np.sign(w @ expected), expected, atol=1e-6)
+            residual.remove(w)
+            P = np.eye(n_features) - np.outer(w, w)
+            C = P @ C @ P
+            v = rng.normal(size=n_features)
+            np.testing.assert_allclose(residual.times(v), C @ v, atol=1e-6 * np.abs(C).max())
+
+    def test_data_that_do_not_vary(self):
+        hasher = SPLH(4, random_state=0).fit(np.ones((30, 70)), np.arange(30) % 2)
+        assert np.isfinite(hasher.encoder_.weights).all()
+
     def test_first_direction_is_that_of_pairs_and_variance(self):
         hasher = SPLH(1, n_labelled=None, eta=0.3, random_state=0).fit(X[TRAIN], Y[TRAIN])
         centred = X[TRAIN] - X[TRAIN].mean(axis=0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
@@ -17,6 +19,8 @@ from hashgrove.jit import chunks
 __all__ = ["SPLH"]
 
 ROWS_PER_CHUNK = 8192
+FEW_FEATURES = 64  # where all eigenvectors at once are as fast
+TOLERANCE = 1e-8  # of the eigenvalue
 
 
 class SPLH(SupervisedHasher):
@@ -93,7 +97,8 @@ class SPLH(SupervisedHasher):
         check_numbers(self, zero=("eta", "alpha"))
         X, target, rng = self._start(X, y, affinity)
         rows = target.draw(self.n_labelled, rng)
-        mean, C = _covariance(X)
+        mean = X.mean(axis=0, dtype=np.float64)
+        C = Residual(X, mean)
         labelled = X[rows] - mean
         labels = target.block(rows, rows)
         S = labels.copy()
@@ -101,17 +106,19 @@ class SPLH(SupervisedHasher):
         agreement = np.zeros_like(S)
         weights = np.empty((self.n_bits, X.shape[1]))
         violated = np.empty(self.n_bits)
+
+        def times(v: NDArray[np.float64]) -> NDArray[np.float64]:
+            """The matrix of the next direction, which changes with S and C, times a vector."""
+            return labelled.T @ (S @ (labelled @ v)) / n_pairs + self.eta * C.times(v)
+
         for k in range(self.n_bits):
-            M = labelled.T @ (S @ labelled) / n_pairs + self.eta * C
-            w = eigh(M, subset_by_index=(len(M) - 1, len(M) - 1))[1][:, 0]
-            weights[k] = w = w * np.sign(w[np.abs(w).argmax()])  # LAPACK leaves the sign open
+            weights[k] = w = top_eigenvector(times, X.shape[1], rng)
             p = labelled @ w
             bit = np.where(p > 0, 1.0, -1.0)
             agreement += np.outer(bit, bit)
             violated[k] = np.count_nonzero(agreement * labels < 0) / n_pairs
             S -= self.alpha * contradictions(p / max(np.sqrt(np.mean(p**2)), np.finfo(float).tiny), S)
-            along = C @ w
-            C = C - np.outer(along, w) - np.outer(w, along) + (w @ along) * np.outer(w, w)
+            C.remove(w)
         self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
         self.violated_ = violated
         return self
@@ -128,10 +135,55 @@ def contradictions(p: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np
     return products
 
 
-def _covariance(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    mean = X.mean(axis=0, dtype=np.float64)
-    total = np.zeros((X.shape[1], X.shape[1]))
-    for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-        centred = X[start:stop] - mean
-        total += centred.T @ centred
-    return mean, total / len(X)
+class Residual:
+    """Covariance of the rows, less the directions that were removed from the rows.
+
+    As a matrix where there are fewer features than rows, and otherwise as products with the rows.
+
+    >>> residual = Residual(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), np.zeros(2))
+    >>> residual.remove(np.array([1.0, 0.0]))
+    >>> residual.times(np.array([1.0, 1.0])).tolist()
+    [0.0, 0.5]
+    """
+
+    def __init__(self, X: NDArray[Any], mean: NDArray[np.float64]) -> None:
+        self._removed: list[NDArray[np.float64]] = []
+        self._rows = X - mean if len(X) < X.shape[1] else None
+        self._n_rows, self._covariance = len(X), np.zeros((0, 0))
+        if self._rows is None:
+            self._covariance = np.zeros((X.shape[1], X.shape[1]))
+            for start, stop in chunks(len(X), ROWS_PER_CHUNK):
+                centred = X[start:stop] - mean
+                self._covariance += centred.T @ centred / len(X)
+
+    def times(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
+        """C v = P' X'X P v / n, with P the product of the I - w w' of the directions."""
+        for w in reversed(self._removed):
+            v = v - (w @ v) * w
+        v = self._covariance @ v if self._rows is None else self._rows.T @ (self._rows @ v) / self._n_rows
+        for w in self._removed:
+            v = v - (w @ v) * w
+        return v
+
+    def remove(self, w: NDArray[np.float64]) -> None:
+        """Take the unit direction ``w`` out of the rows."""
+        self._removed.append(w)
+
+
+def top_eigenvector(
+    times: Callable[[NDArray[np.float64]], NDArray[np.float64]], size: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """The unit eigenvector of the largest eigenvalue of a symmetric matrix that is known by its products.
+
+    >>> top_eigenvector(lambda v: np.array([1.0, 3.0, 2.0]) * v, 3, np.random.default_rng(0)).round(6).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    if size < FEW_FEATURES:
+        w = eigh(np.stack([times(unit) for unit in np.eye(size)]))[1][:, -1]
+    else:
+        start = rng.standard_normal(size)
+        if not times(start).any():  # nothing varies, and ARPACK would refuse
+            return start / np.linalg.norm(start)
+        matrix = LinearOperator((size, size), matvec=times, dtype=np.float64)
+        w = eigsh(matrix, k=1, which="LA", v0=start, tol=TOLERANCE)[1][:, 0]
+    return w * np.sign(w[np.abs(w).argmax()])  # LAPACK and ARPACK leave the sign open
