@@ -342,6 +342,15 @@ class TestSquaredHinge:
         weights, intercept = rows.solve(z, C=10.0, max_iter=1)
         np.testing.assert_allclose(np.r_[weights, intercept], ridge, rtol=1e-9)
 
+    @pytest.mark.parametrize("d", [10, 400])
+    def test_a_loose_tolerance_ends_earlier(self, d):
+        X, z = problem(300, d)
+        rows = SquaredHinge(X)
+        one_step = rows.solve(z, C=10.0, max_iter=1)
+        share = gradient_share(X, z, one_step, 10.0)
+        np.testing.assert_array_equal(rows.solve(z, C=10.0, tol=1.01 * share)[0], one_step[0])
+        assert not np.array_equal(rows.solve(z, C=10.0, tol=0.99 * share)[0], one_step[0])
+
     def test_all_bits_together(self):
         X, _ = digits(500)
         Z = np.stack([np.where(X[:, k] > np.median(X[:, k]), 1, -1) for k in (10, 20, 30)], axis=1)
