@@ -386,3 +386,11 @@ def weighted_distances(query, weights, codes):
     bits = np.unpackbits(codes, axis=1, bitorder="little")[:, : len(weights)]
     own = np.unpackbits(query[None], axis=1, bitorder="little")[0, : len(weights)]
     return ((bits != own) * weights).sum(axis=1)
+
+
+def squared_hinge(X, z, weights, intercept, *, C):
+    """Objective of a linear SVM, row by row; the intercept is a weight like the others."""
+    value = (sum(w * w for w in weights) + intercept**2) / 2
+    for row, sign in zip(X.tolist(), z.tolist(), strict=True):
+        value += C * max(0.0, 1 - sign * (sum(w * x for w, x in zip(weights, row, strict=True)) + intercept)) ** 2
+    return value

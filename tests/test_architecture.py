@@ -56,6 +56,10 @@ def under(*parts):
     return [module for module in IMPORTS if module.split(".")[0] in parts]
 
 
+def test_the_solver_that_both_sides_use_is_a_leaf():
+    assert ours("squared_hinge") == {"blas"}
+
+
 def test_the_leaves_import_numpy_and_numba_only():
     for module in ("jit", "vectors", "sampling", "codes", "binning", "inference.mincut"):
         foreign = {name.split(".")[0] for name in IMPORTS[module]} - set(sys.stdlib_module_names)

@@ -9,7 +9,6 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
-from sklearn.svm import LinearSVC
 
 import naive
 from hashgrove import FlatIndex, evaluate, pack
@@ -17,7 +16,6 @@ from hashgrove.baselines import AGH1, AGH2, BASELINES, ITQ, KLSH, LSH, MDSH, SPH
 from hashgrove.baselines import agh as agh_module
 from hashgrove.baselines import sth as sth_module
 from hashgrove.baselines.kmeans import kmeans
-from hashgrove.baselines.svm import linear_svms
 
 X, Y = load_digits(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(X))
@@ -387,25 +385,6 @@ class TestSTHs:
     def test_labels_are_checked(self, y):
         with pytest.raises(ValueError, match=r"finite|inconsistent"):
             STHs(4).fit(X[:50], y)
-
-
-def test_linear_svms_solve_the_problem_of_liblinear():
-    rows, labels = X[:500], Y[:500]
-    targets = np.stack([labels == 3, labels > 4, np.random.default_rng(0).random(500) > 0.5], axis=1)
-    encoder = linear_svms(rows, targets, C=0.5, tol=1e-6)
-    low, span = rows.min(axis=0), np.maximum(np.ptp(rows, axis=0), 1)  # a constant column has no span
-    scaled = (rows - low) / span
-    for target, weight, bias in zip(
-        targets.T, encoder.weights * span, encoder.bias + encoder.weights @ low, strict=True
-    ):
-        svm = LinearSVC(C=0.5, dual=False, tol=1e-9, max_iter=10_000).fit(scaled, target)
-        np.testing.assert_allclose(weight, svm.coef_[0], atol=1e-4)
-        assert bias == pytest.approx(svm.intercept_[0], abs=1e-4)
-
-
-def test_linear_svms_of_a_constant_bit():
-    encoder = linear_svms(X[:50], np.stack([np.ones(50, bool), np.zeros(50, bool)], axis=1))
-    assert (encoder.scores(X[:50]) > 0).mean(axis=0).tolist() == [1.0, 0.0]
 
 
 class TestSignThreshold:

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hashgrove.baselines.parameters import check_integer, check_positive
 from hashgrove.baselines.pca import with_fixed_signs
-from hashgrove.baselines.svm import linear_svms
 from hashgrove.blas import single_threaded_blas
+from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 from hashgrove.jit import chunks, run
+from hashgrove.squared_hinge import SquaredHinge
 
 __all__ = ["STH", "STHs"]
 
@@ -102,7 +103,9 @@ class STH(Hasher):
         graph = _neighbour_graph(X, n_neighbors, mask_of(X))
         self.eigenvalues_, embedding = _laplacian_embedding(graph, n_bits)
         self.training_bits_ = embedding > np.median(embedding, axis=0)
-        self.encoder_ = linear_svms(X, self.training_bits_, C=self.C)
+        signs = np.where(self.training_bits_, 1, -1).astype(np.int8)
+        weights, bias = SquaredHinge(X, scale=True).solve_all(signs, C=self.C)
+        self.encoder_ = Linear(weights=weights, bias=bias)
         return self
 
 

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC
 
 from hashgrove.encoders import Encoder, Kernel, Linear
+from hashgrove.squared_hinge import SquaredHinge
 
 __all__ = ["KernelSVM", "LinearSVM"]
 
@@ -30,20 +31,18 @@ EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it are rounding 
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """Features as given, and scaled to [0, 1]: scaled = (X - low) / span."""
+    """Features as given, and scaled to [0, 1] for the solver."""
 
     X: NDArray[Any]
-    scaled: NDArray[np.float64]
-    low: NDArray[np.float64]
-    span: NDArray[np.float64]
+    scaled: SquaredHinge
     n_jobs: int | None
 
 
 class LinearSVM(BaseEstimator):  # type: ignore[misc]
-    """Hyperplanes by LIBLINEAR: squared hinge loss, primal, on features scaled to [0, 1].
+    """Hyperplanes by squared hinge loss on features scaled to [0, 1]: LIBLINEAR's problem, by exact Newton steps.
 
     The scaling is folded into the hyperplane, so the encoder takes features as they are. Weights of examples
-    are ignored, as in the authors' release.
+    are ignored, as in the authors' release. `hashgrove.squared_hinge` has the method and its cost.
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
     max_iter : int
         Newton steps for one bit; a bit that stops there is used as it is.
     tol : float
-        Tolerance of the stopping criterion.
+        A bit ends where its gradient has come down to this share of the first one.
 
     Examples
     --------
@@ -80,10 +79,7 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
         _check_positive(self, ("C",), Real, or_none=True)
         _check_positive(self, ("tol",), Real)
         _check_positive(self, ("max_iter",), Integral)
-        low = X.min(axis=0).astype(np.float64)
-        span = X.max(axis=0).astype(np.float64) - low
-        span[span == 0] = 1.0
-        return _Scaled(X, (X - low) / span, low, span, n_jobs)
+        return _Scaled(X, SquaredHinge(X, scale=True), n_jobs)
 
     def learn(
         self,
@@ -97,9 +93,8 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
             encoder = Linear.constant(z[0], n_features=data.X.shape[1])
         else:
             C = 1e6 / len(z) if self.C is None else self.C
-            coefficients, intercept = _fit_linear(data.scaled, z, C=C, max_iter=self.max_iter, tol=self.tol)
-            weight = coefficients / data.span
-            encoder = Linear(weights=weight[None], bias=np.array([intercept - weight @ data.low]))
+            weight, intercept = data.scaled.solve(z, C=C, max_iter=self.max_iter, tol=self.tol)
+            encoder = Linear(weights=weight[None], bias=np.array([intercept]))
         return encoder, _bit(encoder, data.X, data.n_jobs)
 
 
@@ -111,7 +106,7 @@ class _Supported:
     support: NDArray[np.float64]
     gamma: NDArray[np.float64]
     whitening: NDArray[np.float64] | None
-    mapped: NDArray[np.float64] | None
+    mapped: SquaredHinge | None
     n_jobs: int | None
 
 
@@ -132,10 +127,11 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         is slow, and so is encoding. A number: that many training rows are drawn once as support vectors of
         all bits, and each bit is a linear SVM with squared hinge loss in their Nystroem feature space.
     max_iter : int
-        Limit of iterations for one bit, -1 for none; a bit that stops there is used as it is.
+        Limit of iterations for one bit (with a budget: Newton steps), -1 for none; a bit that stops there is used
+        as it is.
     tol : float, optional
-        Tolerance of the stopping criterion; ``None`` is that of the library (1e-3 for LIBSVM, 1e-4 for
-        LIBLINEAR).
+        Tolerance of the stopping criterion; ``None`` is 1e-3 for LIBSVM, and 1e-4, that of `LinearSVM`, with a
+        budget.
 
     Examples
     --------
@@ -184,8 +180,8 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         values, vectors = np.linalg.eigh(features.scores(support, n_jobs=n_jobs))
         kept = values > EIGENVALUE_FLOOR * values[-1]
         whitening = vectors[:, kept] / np.sqrt(values[kept])
-        mapped = Kernel(support=support, weights=whitening.T, bias=np.zeros(kept.sum()), gamma=gamma)
-        return _Supported(X, support, gamma, whitening, mapped.scores(X, n_jobs=n_jobs), n_jobs)
+        mapping = Kernel(support=support, weights=whitening.T, bias=np.zeros(kept.sum()), gamma=gamma)
+        return _Supported(X, support, gamma, whitening, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
     def _gamma(self, X: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
         if isinstance(earlier, Kernel) and self.gamma not in (None, float(earlier.gamma)):
@@ -218,20 +214,10 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
             intercept = svm.intercept_[0]
         else:
             limit = 1000 if self.max_iter == -1 else self.max_iter
-            coefficients, intercept = _fit_linear(data.mapped, z, C=C, max_iter=limit, tol=self.tol or 1e-4)
+            coefficients, intercept = data.mapped.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
             weight = data.whitening @ coefficients
         encoder = Kernel(support=data.support, weights=weight[None], bias=np.array([intercept]), gamma=data.gamma)
         return encoder, _bit(encoder, data.X, data.n_jobs)
-
-
-def _fit_linear(
-    X: NDArray[np.float64], z: NDArray[np.int8], *, C: float, max_iter: int, tol: float
-) -> tuple[NDArray[np.float64], float]:
-    svm = LinearSVC(C=C, dual=False, max_iter=max_iter, tol=tol)  # primal: no randomness, and fast for a large C
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        svm.fit(X, z)
-    return svm.coef_[0], float(svm.intercept_[0])
 
 
 def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: int | None) -> float:
