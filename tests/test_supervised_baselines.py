@@ -439,6 +439,14 @@ class TestSDH:
 
 
 class TestCOSDISH:
+    def test_every_class_of_many_has_a_code_of_its_own(self):
+        rng = np.random.default_rng(0)
+        y = np.arange(600) % 60
+        rows = rng.normal(size=(60, 20))[y] + 0.1 * rng.normal(size=(600, 20))
+        few, enough = (COSDISH(16, n_columns=n, random_state=0).fit(rows, y) for n in (16, None))
+        assert len(np.unique(few.codes_, axis=0)) < 30, "a class without a column shares its code with others"
+        assert len(np.unique(enough.codes_, axis=0)) > 50
+
     def test_update_of_columns_never_raises_the_error(self):
         hasher = COSDISH(12, random_state=0).fit(X[TRAIN], Y[TRAIN])
         before, after = hasher.objective_[..., 0], hasher.objective_[..., 1]

@@ -16,6 +16,8 @@ from hashgrove.encoders import Linear
 
 __all__ = ["COSDISH"]
 
+COLUMNS_PER_CLASS = 5
+
 
 class COSDISH(SupervisedHasher):
     """Codes of all points fitted to sampled columns of the pairwise label matrix, then hash functions by regression.
@@ -28,7 +30,7 @@ class COSDISH(SupervisedHasher):
     ----------
     n_bits : int
     n_columns : int or None
-        Columns of a round; None is n_bits, the authors' choice.
+        Columns of a round; None is n_bits, the authors' choice, and five a class at least.
     n_rounds, n_alternations : int, default=10, 3
         Draws of columns, and alternations in each.
     n_anchors : int or None, default=None
@@ -55,9 +57,10 @@ class COSDISH(SupervisedHasher):
     -----
     Dissimilar entries of S are not -1 but minus the number of similar ones over the number of dissimilar ones among
     the columns (a public copy of the authors' code prints that ratio without the minus). Deviations: the paper turns
-    the quadratic problem into a clustering problem and solves that by a
-    2-approximation; here it is a one-flip descent from the present bit and from the greedy sign, so the error of the
-    step cannot rise. Each bit is fitted to what all other bits leave, not to what the bits before it leave.
+    the quadratic problem into a clustering problem and solves that by a 2-approximation; here it is a one-flip descent
+    from the present bit and from the greedy sign, so the error of the step cannot rise. Each bit is fitted to what all
+    other bits leave, not to what the bits before it leave. A class without a column in the last round has no code of
+    its own, all such classes share one: with more classes than bits the authors' n_bits columns are too few.
     The paper's second hash function, boosted trees, is not offered.
 
     References
@@ -106,9 +109,11 @@ class COSDISH(SupervisedHasher):
         check_numbers(self, "ridge", or_none=("gamma",))
         X, target, rng = self._start(X, y, affinity)
         B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1.0, -1.0)
+        n_classes = 0 if target.classes is None else int(target.classes.max()) + 1
+        n_columns = self.n_columns or max(self.n_bits, COLUMNS_PER_CLASS * n_classes)
         objective = np.empty((self.n_rounds, self.n_alternations, 2))
         for round_number in range(self.n_rounds):
-            columns = target.draw(self.n_columns or self.n_bits, rng)
+            columns = target.draw(n_columns, rng)
             S = balanced_columns(target, columns)
             others = np.ones(len(X), dtype=bool)
             others[columns] = False
