@@ -354,16 +354,19 @@ class TestReport:
         assert f"| ITQ | 200 | 16 | {ours['itq']:.4f} (0.5, {ours['itq'] - 0.5:+.3f}) |" in page
         assert f"| LSH | 200 | 16 | {ours['lsh']:.4f} (0.25) |" in page  # the paper had another number of points
         assert f"| random | 200 | 16 | {ours['lsh']:.4f} |" in page
-        assert f"| ITQ beats LSH | yes | {ours['itq'] - ours['lsh']:+.4f} (digits: ITQ - LSH) |" in page
+        by = f"{ours['itq'] - ours['lsh']:+.4f} (digits: ITQ - LSH)"
+        assert f"| ITQ beats LSH | yes | {by} |  | MAP in `first`: ITQ against LSH |" in page
         [picture] = pictures
         assert picture == tmp_path / "results" / "bench-first-digits.svg"
         assert "(results/bench-first-digits.svg)" in page
         assert picture.read_text().count("ITQ (") >= 1
 
     def test_the_rest_of_the_page_stays(self, small, finished, tmp_path):
-        (tmp_path / "page.md").write_text("before\n<!-- bench -->\nan earlier report\n<!-- /bench -->\nafter\n")
+        parts = (f"<!-- {part} -->\nan earlier report\n<!-- /{part} -->\n" for part in ("claims", "bench"))
+        (tmp_path / "page.md").write_text("before\n" + "between\n".join(parts) + "after\n")
         page, _ = self.page(small, finished[0], tmp_path)
-        assert page.startswith("before\n<!-- bench -->\n## The paper")
+        assert page.startswith("before\n<!-- claims -->\n## Claims\n")
+        assert "<!-- /claims -->\nbetween\n<!-- bench -->\n## The paper" in page
         assert page.endswith("<!-- /bench -->\nafter\n")
         assert "an earlier report" not in page
         assert self.page(small, finished[0], tmp_path)[0] == page
@@ -411,6 +414,7 @@ class TestClaims:
 
     def test_does_not_hold(self, small):
         assert self.judge(small, {"ITQ": 0.5, "LSH": 0.5}).holds == "**no**"
+        assert self.judge(small, {"ITQ": 0.5, "LSH": 0.6}).exceptions == "-0.1000 (digits: ITQ - LSH)"
         assert self.judge(small, {"ITQ": 0.497, "LSH": 0.5}, slack=0.005).holds == "yes"
 
     def test_lower_is_better_for_errors_and_times(self, small):

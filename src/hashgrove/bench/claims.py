@@ -36,20 +36,21 @@ class Verdict:
         return self.claim.measure.endswith("_seconds")
 
     @property
-    def n_held(self) -> int:
-        """Comparisons in which the claim holds."""
-        least = 1.0 if self.is_ratio else 0.0
-        return sum(gain > least - self.claim.slack for *_, gain in self.gains)
+    def failed(self) -> list[tuple[str, str, str, float]]:
+        """The comparisons in which the claim does not hold, the worst first."""
+        least = (1.0 if self.is_ratio else 0.0) - self.claim.slack
+        return sorted((gain for gain in self.gains if gain[3] <= least), key=lambda gain: gain[3])
 
     @property
     def holds(self) -> str:
         """``yes``, ``no``, in how many comparisons, or ``not run``."""
         if not self.gains:
             return "not run"
-        if self.n_held in (0, len(self.gains)):
-            answer = "yes" if self.n_held else "**no**"
+        n_held = len(self.gains) - len(self.failed)
+        if n_held in (0, len(self.gains)):
+            answer = "yes" if n_held else "**no**"
         else:
-            answer = f"**in {self.n_held} of {len(self.gains)}**"
+            answer = f"**in {n_held} of {len(self.gains)}**"
         return answer + (f" ({self.n_missing} not run)" if self.n_missing else "")
 
     @property
@@ -58,8 +59,16 @@ class Verdict:
         if not self.gains:
             return ""
         ends = [min(self.gains, key=lambda g: g[3]), max(self.gains, key=lambda g: g[3])]
-        texts = [f"{self._amount(gain)} ({data}: {better} - {worse})" for data, better, worse, gain in ends]
-        return " to ".join(dict.fromkeys(texts))
+        return " to ".join(dict.fromkeys(map(self._text, ends)))
+
+    @property
+    def exceptions(self) -> str:
+        """Each comparison in which it does not hold."""
+        return "; ".join(map(self._text, self.failed))
+
+    def _text(self, comparison: tuple[str, str, str, float]) -> str:
+        data, better, worse, gain = comparison
+        return f"{self._amount(gain)} ({data}: {better} - {worse})"
 
     def _amount(self, gain: float) -> str:
         return f"{gain:.2g} times as fast" if self.is_ratio else f"{gain:+.4f}"

@@ -20,7 +20,7 @@ from hashgrove.formats import PathLike
 
 __all__ = ["Records", "report"]
 
-START, END = "<!-- bench -->", "<!-- /bench -->"
+PARTS = ("claims", "bench")  # each between its two marks in the page
 SAME_N_TRAIN = 0.02  # two training sets of sizes this near are the same for a comparison
 
 
@@ -80,7 +80,7 @@ def report(
     root: PathLike | None = None,
     quick: bool = False,
 ) -> list[Path]:
-    """Write the part of a page between its two ``bench`` marks, and pictures beside it; the rest of the page stays.
+    """Write the parts of a page between its marks ``claims`` and ``bench``, and pictures; the rest of the page stays.
 
     Parameters
     ----------
@@ -109,19 +109,21 @@ def report(
     except ImportError:
         pictures = {}
     links = {what: path.relative_to(page.parent).as_posix() for what, path in pictures.items()}
-    text = "\n".join([START, *_lines(tables, records, links), END])
-    before, after = _around(page.read_text(encoding="utf-8") if page.exists() else "# Results\n\n")
+    text = page.read_text(encoding="utf-8") if page.exists() else "# Results\n"
+    for part, lines in zip(PARTS, (_claims(tables, records), _lines(tables, records, links)), strict=True):
+        text = _put(text, part, "\n".join(lines))
     with atomic_write(page) as file:
-        file.write(f"{before}{text}{after}".encode())
+        file.write(text.encode())
     return list(pictures.values())
 
 
-def _around(page: str) -> tuple[str, str]:
-    """What stands before and after the marks; a page without them gets them at its end."""
-    if START not in page or END not in page:
-        return page.rstrip("\n") + "\n\n", "\n"
-    before, _, rest = page.partition(START)
-    return before, rest.partition(END)[2]
+def _put(page: str, part: str, lines: str) -> str:
+    """The page with ``lines`` between the marks of ``part``; a page without them gets them at its end."""
+    start, end = f"<!-- {part} -->", f"<!-- /{part} -->"
+    if start not in page or end not in page:
+        page = f"{page.rstrip()}\n\n{start}\n{end}\n"
+    before, _, rest = page.partition(start)
+    return f"{before}{start}\n{lines}\n{end}{rest.partition(end)[2]}"
 
 
 def _lines(tables: Tables, records: Records, links: Mapping[tuple[str, str], str]) -> list[str]:
@@ -135,10 +137,10 @@ def _lines(tables: Tables, records: Records, links: Mapping[tuple[str, str], str
         f"Made by `hashgrove bench report` from {n_done} of {len(cells)} cells, which `hashgrove bench run` runs. "
         "MAP is over the full ranking; ties count by their expectation. A figure in brackets is the paper's; where "
         "data and number of training points are the same, it is followed by the difference (for times, by the ratio). "
-        "'points' are training points; encoding is of database and queries together.",
+        "'points' are training points; encoding is of database and queries together. Times are of one thread or two, "
+        "as the file of the run says, on a machine that other runs shared.",
         "",
     ]
-    lines += _claims(tables, records)
     for experiment in tables.experiments.values():
         lines += _experiment(experiment, records, links)
     lines += ["### Figures of the paper that no row stands beside", ""]
@@ -148,14 +150,18 @@ def _lines(tables: Tables, records: Records, links: Mapping[tuple[str, str], str
 
 
 def _claims(tables: Tables, records: Records) -> list[str]:
-    lines = ["### Claims", "", "| claim | holds? | by how much | compared |", "|---|---|---|---|"]
+    lines = ["## Claims", "", "Each compares rows of an experiment below, on every data set that it was run on.", ""]
+    lines += ["| claim | holds? | by how much | where not | compared |", "|---|---|---|---|---|"]
     for claim in tables.claims:
         verdict = judge(claim, tables, records.figure)
-        rows = "; ".join(f"{better} / {worse}" for better, worse in claim.pairs)
+        against: dict[str, list[str]] = {}
+        for better, worse in claim.pairs:
+            against.setdefault(better, []).append(worse)
+        rows = "; ".join(f"{better} against {', '.join(worse)}" for better, worse in against.items())
         slack = f", but for {claim.slack:g}" if claim.slack else ""
         what = f"{MEASURES[claim.measure].title}{slack} in `{claim.experiment}`: {rows}"
-        lines.append(f"| {claim.says} | {verdict.holds} | {verdict.by} | {what} |")
-    return [*lines, ""]
+        lines.append(f"| {claim.says} | {verdict.holds} | {verdict.by} | {verdict.exceptions} | {what} |")
+    return lines
 
 
 def _experiment(experiment: Experiment, records: Records, links: Mapping[tuple[str, str], str]) -> list[str]:

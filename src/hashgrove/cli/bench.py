@@ -127,8 +127,8 @@ def _summarise(jobs: list[Job], folder: str) -> None:
 def report(results: str, output: str, quick: bool, root: str | None, tables: str | None) -> None:
     """Write the page of results, with the paper's figures beside ours.
 
-    Only what stands between the marks <!-- bench --> and <!-- /bench --> is written; a page that has none
-    gets them at its end.
+    Only what stands between its marks is written, <!-- claims --> to <!-- /claims --> and <!-- bench --> to
+    <!-- /bench -->; a page that has none gets them at its end.
 
     \b
     Example:
