@@ -24,15 +24,15 @@ def output(command: str, folder: str) -> str:
         text=True,
         check=False,
     )
-    return result.stdout
+    return re.sub(r" +$", "", result.stdout, flags=re.MULTILINE)
 
 
 def main() -> None:
     """Rewrite every console block of the page."""
     text = PAGE.read_text()
     with tempfile.TemporaryDirectory() as folder:
-        for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-            subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+        code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))  # later blocks use earlier names
+        subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
 
         def run_block(block: re.Match[str]) -> str:
             commands = [line for line in block[1].splitlines() if line.startswith("$ ")]
