@@ -157,7 +157,7 @@ def _claims(tables: Tables, records: Records) -> list[str]:
         against: dict[str, list[str]] = {}
         for better, worse in claim.pairs:
             against.setdefault(better, []).append(worse)
-        rows = "; ".join(f"{better} against {', '.join(worse)}" for better, worse in against.items())
+        rows = "; ".join(f"{better} against {' / '.join(worse)}" for better, worse in against.items())
         slack = f", but for {claim.slack:g}" if claim.slack else ""
         what = f"{MEASURES[claim.measure].title}{slack} in `{claim.experiment}`: {rows}"
         lines.append(f"| {claim.says} | {verdict.holds} | {verdict.by} | {verdict.exceptions} | {what} |")
