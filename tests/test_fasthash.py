@@ -144,6 +144,9 @@ def test_directions_of_the_labels_help_and_are_kept(digits, tmp_path, directions
     assert (grown.transform(X) == hasher.transform(X)).all()
     with pytest.raises(ValueError, match="'directions' parameter must stay"):
         grown.set_params(n_bits=17, directions=None).fit(X, y)
+    other = LabelDirections(n_anchors=50, keep_features=not hasher.encoder_.keeps_features)
+    with pytest.raises(ValueError, match="'directions' parameter must stay"):
+        grown.set_params(directions=other).fit(X, y)
 
 
 def test_directions_of_tags_and_of_other_learners(digits, tmp_path):

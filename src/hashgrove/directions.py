@@ -15,6 +15,7 @@ from hashgrove.anchors import Anchors
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Kernel, Linear
 from hashgrove.jit import chunks
+from hashgrove.parameters import check_counts, check_numbers
 
 __all__ = ["DIRECTIONS", "LabelDirections", "canonical_directions", "linear_directions"]
 
@@ -64,24 +65,14 @@ class LabelDirections(BaseEstimator):  # type: ignore[misc]
         self.keep_features = keep_features
         self.regularisation = regularisation
 
-    def check(self) -> None:
-        """Raise ValueError for a parameter out of its range."""
-        m = self.n_anchors
-        if m is not None and (not isinstance(m, int | np.integer) or isinstance(m, bool) or m < 1):
-            raise ValueError(f"The 'n_anchors' parameter must be an integer >= 1 or None. Got {m!r} instead.")
-        for name, value in (("gamma", self.gamma), ("regularisation", self.regularisation)):
-            if value is None and name == "gamma":
-                continue
-            if not isinstance(value, int | float | np.floating) or not 0 < value < np.inf:
-                raise ValueError(f"The '{name}' parameter must be a positive number. Got {value!r} instead.")
-
     @single_threaded_blas()
     def learn(self, X: NDArray[Any], labels: NDArray[np.float64], rng: np.random.Generator) -> Kernel | Linear:
         """The directions, as an encoder whose scores are the place of a row along each of them.
 
         ``labels`` has one column a class or tag, 1 where the row has it.
         """
-        self.check()
+        check_counts(self, or_none=("n_anchors",))
+        check_numbers(self, "regularisation", or_none=("gamma",))
         if self.n_anchors is None:
             mean, directions, _ = linear_directions(X, labels, regularisation=self.regularisation)
             return Linear(weights=directions, bias=-directions @ mean)

@@ -278,7 +278,8 @@ class FastHash(Hasher):
     ) -> tuple[Encoder, LabelDirections] | None:
         """What hash functions see beside the features; a warm start keeps that of the bits so far."""
         settings = self._direction_settings()
-        if earlier is not None and (settings is not None) != isinstance(earlier, Directed):
+        kept = earlier.keeps_features if isinstance(earlier, Directed) else None
+        if earlier is not None and kept != (None if settings is None else settings.keep_features):
             raise ValueError("The 'directions' parameter must stay as it was with warm_start=True.")
         if settings is None:
             return None

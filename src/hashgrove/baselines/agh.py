@@ -10,7 +10,6 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from hashgrove.baselines.kmeans import kmeans
-from hashgrove.baselines.parameters import check_integer
 from hashgrove.baselines.pca import with_fixed_signs
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Anchors
@@ -18,6 +17,7 @@ from hashgrove.encoders.anchors import nearest_anchors, truncated_similarities
 from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
 from hashgrove.jit import chunks, run
+from hashgrove.parameters import check_integer
 
 __all__ = ["AGH1", "AGH2"]
 

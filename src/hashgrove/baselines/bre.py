@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.affinity import Affinity
 from hashgrove.anchors import Anchors
-from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
 from hashgrove.jit import kernel
+from hashgrove.parameters import check_counts, check_numbers
 
 __all__ = ["BRE"]
 

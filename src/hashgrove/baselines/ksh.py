@@ -10,9 +10,9 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
 from hashgrove.anchors import Anchors
-from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
+from hashgrove.parameters import check_counts, check_numbers
 
 __all__ = ["KSH"]
 

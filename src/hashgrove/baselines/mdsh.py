@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
-from hashgrove.baselines.parameters import check_choice, check_integer, check_positive
 from hashgrove.baselines.pca import principal_directions, with_fixed_signs
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear, Tabulated
 from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
+from hashgrove.parameters import check_choice, check_integer, check_positive
 
 __all__ = ["MDSH"]
 

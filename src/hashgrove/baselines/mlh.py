@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.affinity import Affinity
-from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks
+from hashgrove.parameters import check_counts, check_numbers
 
 __all__ = ["MLH"]
 

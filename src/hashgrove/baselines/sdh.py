@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from hashgrove.anchors import Anchors
-from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
+from hashgrove.parameters import check_counts, check_numbers
 
 __all__ = ["SDH"]
 

@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.baselines.parameters import check_integer
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Spheres
 from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
+from hashgrove.parameters import check_integer
 
 __all__ = ["SPHER"]
 

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from hashgrove.baselines.parameters import check_counts, check_numbers
 from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.jit import chunks
+from hashgrove.parameters import check_counts, check_numbers
 
 __all__ = ["SPLH"]
 

@@ -12,12 +12,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from hashgrove.baselines.parameters import check_integer, check_positive
 from hashgrove.baselines.pca import with_fixed_signs
 from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 from hashgrove.jit import chunks, run
+from hashgrove.parameters import check_integer, check_positive
 from hashgrove.squared_hinge import SquaredHinge
 
 __all__ = ["STH", "STHs"]

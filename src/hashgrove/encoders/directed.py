@@ -51,9 +51,13 @@ class Directed(Encoder):
         """Number of columns that `X` must have."""
         return self.directions.n_features
 
+    @property
+    def keeps_features(self) -> bool:
+        """Whether ``bits`` sees the features, too."""
+        return self.bits.n_features > self.directions.n_bits
+
     def _columns(self, X: NDArray[Any]) -> NDArray[Any]:
-        kept = self.bits.n_features > self.directions.n_bits
-        return with_directions(X, self.directions._scores(X), keep_features=kept)
+        return with_directions(X, self.directions._scores(X), keep_features=self.keeps_features)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
         return self.bits._scores(self._columns(X))
