@@ -1,0 +1,128 @@
+"""A fixed set of small fits, and the digests of what they learned: proof that a change of the code changed no model.
+
+`python tests/fits.py record` writes tests/fits.json; `python tests/fits.py compare` says which fits differ from it.
+Floating-point models depend on the BLAS of the machine in their last bits, so `tests/test_fits.py` asks for equal
+digests only where all is done in integers, and for equal codes elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
+
+from hashgrove import (
+    ICM,
+    BlockGraphCut,
+    BoostedTrees,
+    FastHash,
+    KernelSVM,
+    LabelDirections,
+    LinearSVM,
+    Spectral,
+)
+from hashgrove.baselines import BASELINES
+
+RECORD = Path(__file__).with_name("fits.json")
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:400], Y[:400]
+QUERIES = load_digits().data[400:450]
+N_BITS = 12
+
+TAGS = (Y[:, None] % np.array([2, 3, 4, 5, 7]) == 0).astype(np.int64)
+_rng = np.random.default_rng(7)
+_i, _j = _rng.integers(len(X), size=(2, 6000))
+PAIRS = np.stack([_i, _j, np.where(Y[_i] == Y[_j], 1, -1)], axis=1)[_i != _j]
+TREES = {"n_trees": 8, "features_per_node": 20}
+
+
+def fasthash(**settings):
+    settings.setdefault("hash_function", BoostedTrees(**TREES))
+    return FastHash(N_BITS, random_state=3, **settings)
+
+
+def distance_loss(distance, similar, n_bits):
+    """A loss of the user's own."""
+    return np.where(similar, distance, n_bits - distance) / n_bits
+
+
+def warm(**settings):
+    hasher = fasthash(warm_start=True, **settings).set_params(n_bits=5).fit(X, Y)
+    return hasher.set_params(n_bits=N_BITS).fit(X, Y)
+
+
+def with_directions(kind, **settings):
+    return fasthash(directions=LabelDirections(n_anchors=None if kind == "linear" else 50, **settings))
+
+
+FITS = {
+    **{f"loss {loss}": lambda loss=loss: fasthash(loss=loss).fit(X, Y) for loss in ("ksh", "hinge", "bre", "exph")},
+    "loss callable": lambda: fasthash(loss=distance_loss).fit(X, Y),
+    "solver block-gc zeros": lambda: fasthash(inference=BlockGraphCut(n_sweeps=3, start="zeros")).fit(X, Y),
+    "solver icm": lambda: fasthash(inference=ICM()).fit(X, Y),
+    "solver spectral": lambda: fasthash(inference=Spectral()).fit(X, Y),
+    "trees per tree": lambda: fasthash(hash_function=BoostedTrees(**TREES, subset="tree", max_depth=6)).fit(X, Y),
+    "trees deep": lambda: fasthash(hash_function=BoostedTrees(**TREES, max_depth=9, trimming=0.0)).fit(X, Y),
+    "trees early stopping": lambda: fasthash(hash_function=BoostedTrees(**TREES, early_stopping=True)).fit(X, Y),
+    "linear svm": lambda: fasthash(hash_function=LinearSVM()).fit(X, Y),
+    "kernel svm": lambda: fasthash(hash_function=KernelSVM()).fit(X, Y),
+    "kernel svm budget": lambda: fasthash(hash_function=KernelSVM(n_support=60)).fit(X, Y),
+    "classifier": lambda: fasthash(hash_function=RidgeClassifier()).fit(X, Y),
+    "not stagewise": lambda: fasthash(stagewise=False, weighted=False).fit(X, Y),
+    "few neighbours": lambda: fasthash(n_similar=5, n_dissimilar=7).fit(X, Y),
+    "float32": lambda: fasthash().fit(X.astype(np.float32), Y),
+    "uint8": lambda: fasthash().fit(X.astype(np.uint8), Y),
+    "text labels": lambda: fasthash().fit(X, np.array([f"digit {y}" for y in Y])),
+    "tags": lambda: fasthash(min_shared=1).fit(X, TAGS),
+    "tags two shared": lambda: fasthash().fit(X, sparse.csr_array(TAGS)),
+    "tags spectral": lambda: fasthash(min_shared=1, inference="spectral").fit(X, TAGS),
+    "pairs": lambda: fasthash().fit(X, affinity=PAIRS),
+    "pairs icm": lambda: fasthash(inference="icm", n_similar=4, n_dissimilar=4).fit(X, affinity=PAIRS),
+    "warm start": lambda: warm(),
+    "warm start linear svm": lambda: warm(hash_function=LinearSVM()),
+    "warm start kernel svm": lambda: warm(hash_function=KernelSVM(n_support=60)),
+    "directions linear": lambda: with_directions("linear").fit(X, Y),
+    "directions linear alone": lambda: with_directions("linear", keep_features=False).fit(X, Y),
+    "directions kernel": lambda: with_directions("kernel").fit(X, Y),
+    "directions kernel tags": lambda: with_directions("kernel").set_params(min_shared=1).fit(X, TAGS),
+    **{
+        f"baseline {name}": lambda make=make: make(N_BITS, random_state=3).fit(X, Y) for name, make in BASELINES.items()
+    },
+    **{
+        f"baseline {name} tags": lambda name=name: BASELINES[name](N_BITS, random_state=3).fit(X, TAGS)
+        for name in ("sths", "bre", "cca-itq", "classifier", "cosdish", "ksh", "mlh", "sdh", "splh")
+    },
+    **{
+        f"baseline {name} pairs": lambda name=name: BASELINES[name](N_BITS, random_state=3).fit(X, affinity=PAIRS)
+        for name in ("bre", "cosdish", "ksh", "mlh", "splh")
+    },
+}
+
+
+def describe(name):
+    """Digest of the arrays of a model, and its codes of 50 rows in hexadecimal digits."""
+    hasher = FITS[name]()
+    digest = hashlib.sha256()
+    for array_name, array in sorted(hasher.encoder_.arrays().items()):
+        digest.update(f"{array_name} {array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+    return {"model": digest.hexdigest()[:16], "codes": hasher.transform(QUERIES).tobytes().hex()}
+
+
+def main():
+    found = {name: describe(name) for name in FITS}
+    if sys.argv[1] == "record":
+        RECORD.write_text(json.dumps(found, indent=1) + "\n")
+        return
+    recorded = json.loads(RECORD.read_text())
+    differing = [name for name in recorded if found.get(name) != recorded[name]]
+    print(f"{len(recorded) - len(differing)} of {len(recorded)} fits are the same; these differ: {differing}")
+
+
+if __name__ == "__main__":
+    main()

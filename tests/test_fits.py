@@ -1,0 +1,37 @@
+"""What a fixed set of small fits learns does not change by accident; see tests/fits.py."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import fits
+
+RECORDED = json.loads(fits.RECORD.read_text())
+# trees on given pairs, inferred by cuts: integers throughout, so the bytes are the same on every machine
+INTEGERS = (
+    "loss ",
+    "solver block-gc",
+    "solver icm",
+    "trees ",
+    "few neighbours",
+    "text labels",
+    "tags",
+    "pairs",
+    "warm",
+)
+
+
+def test_every_fit_is_recorded():
+    assert RECORDED.keys() == fits.FITS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(fits.FITS))
+def test_a_fit_gives_the_recorded_model(name):
+    found, recorded = fits.describe(name), RECORDED[name]
+    codes, expected = (np.unpackbits(np.frombuffer(bytes.fromhex(d["codes"]), np.uint8)) for d in (found, recorded))
+    assert (codes == expected).mean() > 0.99
+    if name.startswith(INTEGERS) and not name.endswith(("spectral", "svm")):
+        assert found["model"] == recorded["model"]
