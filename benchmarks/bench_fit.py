@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bench_inference import Cut, ortools_solver, sweep_blocks
 from contest import OURS, Contest, Entry, Setting, Target, installed, main, timed
 from hashgrove import BlockGraphCut, BoostedTrees, FastHash, FlatIndex, evaluate
-from hashgrove.functions import Fitted
+from hashgrove.functions import FittedClassifiers
 
 LOSS = "ksh"
 # from cheap to dear: ours is the first that reaches the peer's MAP
@@ -95,7 +95,7 @@ class LightGBMLearner:
         dataset.set_weight(weights)
         scores = BoosterScores(lightgbm.train(self.parameters, dataset, self.n_trees), self.threads)
         bit = np.where(scores.decision_function(X) > 0, 1, -1).astype(np.int8)
-        return Fitted(parts=(scores,), width=X.shape[1]), bit
+        return FittedClassifiers(parts=(scores,), width=X.shape[1]), bit
 
 
 @dataclass(frozen=True)

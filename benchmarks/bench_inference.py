@@ -16,7 +16,7 @@ from hashgrove import ICM, Affinity, BlockGraphCut, Spectral, losses
 from hashgrove.inference import BinaryQuadratic, PairDistances
 from hashgrove.inference.blocks import Blocks
 from hashgrove.inference.mincut import minimise
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 LOSS = losses.ksh
 BIT = 16  # the bit whose cuts are timed; at a power of two KSH's coefficients are small whole numbers

@@ -13,7 +13,8 @@ from contest import OURS, Contender, Contest, Setting, Target, faster_than, main
 from hashgrove import FlatIndex
 from hashgrove.codes import as_words
 from hashgrove.index.scan import TILE_WORDS
-from hashgrove.jit import kernel, popcount
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import popcount
 
 K = 100
 QUERIES_PER_TILE = 32

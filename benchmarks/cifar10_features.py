@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cifar10_runs import machine
 from hashgrove import Gist, OnnxFeatures
 from hashgrove.features.images import RESAMPLING
-from hashgrove.files import atomic_write
+from hashgrove.storage.atomic import atomic_write
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "cifar10-features"
 N_TRAIN, N_QUERIES, NEIGHBOURS = 50_000, 2_000, 15

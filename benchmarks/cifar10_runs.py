@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from contest import processor
 from hashgrove import BoostedTrees, FastHash, FlatIndex, __version__, evaluate
-from hashgrove.files import atomic_write
-from hashgrove.jit import available_threads
+from hashgrove.runtime.threads import available_threads
+from hashgrove.storage.atomic import atomic_write
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BITS = (8, 16, 32, 48, 64)

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import hashgrove
-from hashgrove.files import atomic_write
-from hashgrove.jit import available_threads
+from hashgrove.runtime.threads import available_threads
+from hashgrove.storage.atomic import atomic_write
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "results"

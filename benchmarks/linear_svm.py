@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from hashgrove.blas import single_threaded_blas
-from hashgrove.jit import chunks, run
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.threads import chunks, run_tasks
 
 CHUNK_VALUES = 2**21
 SAMPLE = 2000  # rows that tell the main directions
@@ -32,7 +32,7 @@ def moments(X: NDArray[Any], n: int) -> tuple[NDArray[Any], NDArray[Any]]:
         part = X[start:stop].astype(np.float64)
         return part.sum(axis=0), np.square(part).sum(axis=0)
 
-    total, squares = (sum(parts) for parts in zip(*run(sums, _chunks(X, n)), strict=True))
+    total, squares = (sum(parts) for parts in zip(*run_tasks(sums, _chunks(X, n)), strict=True))
     mean = total / n
     variance = np.maximum(squares / n - mean**2, 0)
     return mean, np.where(variance > 1e-12, 1 / np.sqrt(np.maximum(variance, 1e-12)), 0)
@@ -45,7 +45,7 @@ def scores(X: NDArray[Any], weights: NDArray[np.float32]) -> NDArray[np.float32]
         return X[start:stop].astype(np.float32) @ weights[:-1] + weights[-1]
 
     with single_threaded_blas():
-        return np.concatenate(run(of_chunk, _chunks(X, len(X))))
+        return np.concatenate(run_tasks(of_chunk, _chunks(X, len(X))))
 
 
 class Rescaling:
@@ -101,7 +101,7 @@ def train(X: NDArray[Any], y: NDArray[Any], n: int, *, penalty: float, n_iter: i
             step = -2 / n * target[first:last] * slack
             return float(np.square(slack).sum()) / n, part.T @ step, step.sum(axis=0)
 
-        losses, gradients, biases = zip(*run(of_chunk, _chunks(X, n)), strict=True)
+        losses, gradients, biases = zip(*run_tasks(of_chunk, _chunks(X, n)), strict=True)
         bias = np.sum(biases, axis=0, dtype=np.float64)
         gradient = np.zeros(w.shape)
         for part in gradients:

@@ -21,8 +21,8 @@ from bench_training import noisy_labels
 from contest import DOCS, machine, timed
 from hashgrove import BoostedTrees, FlatIndex, evaluate
 from hashgrove.codes import hamming
-from hashgrove.files import atomic_write
 from hashgrove.functions import boosting, tree
+from hashgrove.storage.atomic import atomic_write
 
 ROUNDS = 3
 

@@ -13,91 +13,100 @@ import pytest
 import hashgrove
 
 ROOT = Path(hashgrove.__file__).parent
-LEARNING = {
-    "affinity",
-    "neighbours",
-    "losses",
-    "inference",
-    "functions",
-    "fasthash",
-    "baselines",
-    "hasher",
-    "anchors",
-    "directions",
+TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
+
+# What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
+# the picture. `storage.models` is apart from the rest of its room: it knows encoders, the rest of storage only files.
+MAY_IMPORT = {
+    "runtime": set(),
+    "codes": {"runtime"},
+    "losses": {"runtime"},
+    "numerics": {"runtime"},
+    "storage": {"runtime", "_version"},
+    "storage.models": {"storage", "encoders"},
+    "supervision": {"runtime"},
+    "inference": {"runtime", "supervision", "losses"},
+    "encoders": {"runtime", "numerics", "codes"},
+    "functions": {"runtime", "numerics", "encoders", "supervision"},
+    "hasher": {"runtime", "supervision", "encoders", "storage.models"},
+    "fasthash": {"runtime", "losses", "supervision", "inference", "functions", "encoders", "hasher"},
+    "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
+    "index": {"runtime", "codes", "storage"},
+    "metrics": {"runtime", "codes", "index"},
+    "features": {"runtime", "numerics", "storage", "encoders"},
+    "datasets": {"runtime", "storage", "features", "_version"},
 }
-FRONT = {"cli", "progress", "__main__"}
-SLOW_FITS = {"fasthash", "features.codebook"}  # fits of minutes: they show their progress
+MAY_IMPORT |= {
+    "bench": {*MAY_IMPORT, "__init__", "_version"} - {"storage.models"},
+    "cli": {*MAY_IMPORT, "__init__", "_version", "bench"} - {"storage.models"},
+    "__main__": {"cli"},
+    "__init__": set(),
+    "_version": set(),
+}
+# Imports inside a function, for what only a few calls need.
+MAY_IMPORT_LATE = {"hasher": {"metrics"}, "storage.models": {"features"}}
+
+
+def part_of(module):
+    """The part of the package that a module belongs to: a room, or a module at the top level."""
+    name = module.removeprefix("hashgrove.")
+    if name in hashgrove.__all__:
+        return "__init__"
+    return name if name in MAY_IMPORT else name.split(".")[0]
+
+
+def imported(nodes):
+    """Full names that import statements among ``nodes`` name."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def imports():
-    """(module, what it imports at any level) for each module, names relative to hashgrove."""
+    """(names imported when a module is loaded, names imported at any time) for each module, relative to hashgrove."""
     found = {}
     for path in ROOT.rglob("*.py"):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        names = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-        found[module] = names
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        tree = ast.parse(path.read_text())
+        late = {inner for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node)}
+        everything = set(ast.walk(tree))
+        found[module if module == "__init__" else module.removesuffix(".__init__")] = (
+            imported(everything - late),
+            imported(everything),
+        )
     return found
 
 
 IMPORTS = imports()
 
 
-def ours(module):
-    """The parts of hashgrove that a module imports, by their first name."""
-    return {name.split(".")[1] for name in IMPORTS[module] if name.startswith("hashgrove.")}
+def parts(names):
+    return {part_of(name) for name in names if name.startswith("hashgrove.")}
 
 
-def under(*parts):
-    return [module for module in IMPORTS if module.split(".")[0] in parts]
+def test_every_part_is_known():
+    assert {part_of(module) for module in IMPORTS} == MAY_IMPORT.keys()
+    assert {path.stem for path in ROOT.glob("*.py")} == TOP_LEVEL
 
 
-def test_the_solver_that_both_sides_use_is_a_leaf():
-    assert ours("squared_hinge") == {"blas"}
-
-
-def test_the_leaves_import_numpy_and_numba_only():
-    for module in ("jit", "vectors", "sampling", "codes", "binning", "inference.mincut"):
-        foreign = {name.split(".")[0] for name in IMPORTS[module]} - set(sys.stdlib_module_names)
-        assert foreign <= {"numpy", "numba", "llvmlite", "hashgrove"}, module
-        assert ours(module) <= {"jit", "sampling", "vectors"}, module
+@pytest.mark.parametrize("module", sorted(IMPORTS))
+def test_imports_follow_the_data(module):
+    part = part_of(module)
+    at_load, at_any_time = (parts(names) - {part} for names in IMPORTS[module])
+    assert at_load <= MAY_IMPORT[part]
+    assert at_any_time <= MAY_IMPORT[part] | MAY_IMPORT_LATE.get(part, set())
 
 
 @pytest.mark.parametrize(
-    ("modules", "forbidden"),
-    [
-        (
-            under("inference"),
-            {"functions", "encoders", "fasthash", "baselines", "hasher", "index", "metrics"},
-        ),
-        (
-            under("functions"),
-            {"inference", "affinity", "losses", "fasthash", "baselines", "hasher", "index", "metrics"},
-        ),
-        (under("encoders"), LEARNING | {"index", "metrics", "modelfile", "features"}),
-        (under("features"), LEARNING | {"index", "metrics"}),
-        # affinity is for all: who is similar to whom must be the same for a method and those it is compared with
-        (under("baselines"), {"fasthash", "inference", "functions", "losses"}),
-        (under("fasthash"), {"baselines"}),
-        (under("datasets"), LEARNING | {"encoders", "index", "metrics", "modelfile", "codes", "jit"}),
-        (under("index", "metrics", "codes"), LEARNING | {"encoders"}),
-        (
-            under("affinity", "neighbours", "losses"),
-            {"inference", "functions", "fasthash", "encoders", "index", "metrics"},
-        ),
-        ([m for m in IMPORTS if m.split(".")[0] not in FRONT and m not in SLOW_FITS], FRONT | {"web"}),
-        (sorted(SLOW_FITS), FRONT - {"progress"}),
-        ([m for m in IMPORTS if m.split(".")[0] not in ("bench", "cli")], {"bench"}),
-    ],
+    "module", ["runtime.compiling", "runtime.simd", "runtime.streams", "codes", "inference.mincut"]
 )
-def test_imports_follow_the_data(modules, forbidden):
-    assert modules
-    for module in modules:
-        assert not ours(module) & forbidden, f"{module} imports {ours(module) & forbidden}"
+def test_kernels_import_numpy_and_numba_only(module):
+    foreign = {name.split(".")[0] for name in IMPORTS[module][1]} - set(sys.stdlib_module_names)
+    assert foreign <= {"numpy", "numba", "llvmlite", "hashgrove"}
 
 
 def test_no_module_is_too_long_to_read():
@@ -106,8 +115,8 @@ def test_no_module_is_too_long_to_read():
 
 
 def test_no_pickle_and_no_vague_names():
-    for module, names in IMPORTS.items():
-        assert not names & {"pickle", "marshal", "shelve", "dill", "joblib"}, module
+    for module, (_, names) in IMPORTS.items():
+        assert not {name.split(".")[0] for name in names} & {"pickle", "marshal", "shelve", "dill", "joblib"}, module
         assert not {"utils", "common", "helpers", "core", "misc"} & set(module.split(".")), module
 
 

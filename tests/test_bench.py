@@ -30,7 +30,7 @@ from hashgrove.bench.runner import plan
 from hashgrove.bench.tables import Claim, Spec
 from hashgrove.cli import main
 from hashgrove.datasets import load
-from hashgrove.formats import FileError
+from hashgrove.storage.formats import FileError
 
 TABLES = load_tables()
 CELLS = [cell for experiment in TABLES.experiments.values() for cell in experiment.cells]

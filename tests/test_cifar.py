@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from damage import damaged, few, one_line_error, reads_or_says_why
 from hashgrove.datasets import DATASETS, load, raw
 from hashgrove.datasets.batches import read_batch
-from hashgrove.formats import FileError, MissingFileError
+from hashgrove.storage.formats import FileError, MissingFileError
 
 RNG = np.random.default_rng(0)
 FILES = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]

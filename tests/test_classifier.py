@@ -16,7 +16,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from hashgrove.encoders import ENCODERS, Linear
-from hashgrove.functions.classifier import Classifier, Fitted
+from hashgrove.functions.classifier import Classifier, FittedClassifiers
 
 
 class OnlyPredict(ClassifierMixin, BaseEstimator):
@@ -68,7 +68,7 @@ def learn(estimator, X, z, weights=None, seed=0):
 
 @pytest.mark.parametrize(
     ("estimator", "kind"),
-    [(estimator, Linear) for estimator in LINEAR] + [(estimator, Fitted) for estimator in FITTED],
+    [(estimator, Linear) for estimator in LINEAR] + [(estimator, FittedClassifiers) for estimator in FITTED],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else value.__name__,
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
@@ -81,7 +81,7 @@ def test_encoder_gives_what_the_classifier_predicts(estimator, kind, dtype):
     np.testing.assert_array_equal(bit, np.where(encoder.scores(X)[:, 0] > 0, 1, -1))
     fresh = learn(estimator, X, z)[0]
     np.testing.assert_array_equal(fresh.scores(X), encoder.scores(X))
-    if kind is Fitted:
+    if kind is FittedClassifiers:
         np.testing.assert_array_equal(encoder.parts[0].predict(X.astype(np.float64)), bit)
 
 
@@ -129,19 +129,22 @@ def test_linear_and_fitted_bits_together(constant_first):
     ]
     parts = parts[1:] + parts[:1] if constant_first else parts
     whole = type(parts[0]).concatenate(parts)
-    assert type(whole) is Fitted
+    assert type(whole) is FittedClassifiers
     assert (whole.n_bits, whole.n_features) == (3, 64)
     np.testing.assert_array_equal(whole.scores(X), np.concatenate([part.scores(X) for part in parts], axis=1))
-    again = Fitted.concatenate([whole, parts[0]])
+    again = FittedClassifiers.concatenate([whole, parts[0]])
     assert again.n_bits == 4
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(whole)).encode(X), whole.encode(X))
 
 
 def test_fitted_is_not_for_model_files():
-    assert Fitted not in ENCODERS.values()
-    assert repr(Fitted(parts=(GaussianNB(), GaussianNB(), SVC()), width=3)) == "Fitted(GaussianNB, SVC)"
+    assert FittedClassifiers not in ENCODERS.values()
+    assert (
+        repr(FittedClassifiers(parts=(GaussianNB(), GaussianNB(), SVC()), width=3))
+        == "FittedClassifiers(GaussianNB, SVC)"
+    )
     with pytest.raises(ValueError, match="estimators"):
-        Fitted.from_arrays({"parts": (), "width": 3})
+        FittedClassifiers.from_arrays({"parts": (), "width": 3})
 
 
 @pytest.mark.parametrize("estimator", [None, "svm", GaussianNB, StandardScaler()])

@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 
 from hashgrove import BoostedTrees, FastHash, FlatIndex, evaluate, load
 from hashgrove.cli import main
-from hashgrove.modelfile import read_header
+from hashgrove.storage.modelfile import read_header
 
 N_TRAIN = 300
 TRAIN = ("--bits", "12", "--trees", "5", "--seed", "0")
@@ -347,7 +347,7 @@ class TestErrors:
         def broken(path):
             raise error
 
-        monkeypatch.setattr("hashgrove.modelfile.read_header", broken)
+        monkeypatch.setattr("hashgrove.storage.modelfile.read_header", broken)
         assert call(capsys, "info", "m") == (code, "", line)
 
     def test_warnings_are_one_line(self, here, capsys, monkeypatch):
@@ -355,12 +355,12 @@ class TestErrors:
             warnings.warn("of two\nlines", UserWarning, stacklevel=1)
             return read_header(path)
 
-        monkeypatch.setattr("hashgrove.modelfile.read_header", warn)
+        monkeypatch.setattr("hashgrove.storage.modelfile.read_header", warn)
         status, _, err = call(capsys, "info", "small.hashgrove")
         assert (status, err) == (0, "Warning: of two lines\n")
 
     def test_what_a_file_says_cannot_drive_the_terminal(self, here, capsys):
-        from hashgrove.modelfile import write
+        from hashgrove.storage.modelfile import write
 
         write("hostile", kind="encoder", header={"hasher": "\x1b[2J"}, arrays={"a": np.zeros(1)})
         assert "\x1b" not in call(capsys, "info", "hostile")[1]

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 import tiny_onnx
 from hashgrove import Gist, ImageEncoder, OnnxFeatures, load
 from hashgrove import features as features_module
-from hashgrove.progress import image_progress
+from hashgrove.runtime.progress import image_progress
 from test_cli import call, fails, run
 
 N = 60

@@ -10,12 +10,12 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import naive
-from hashgrove.blas import single_threaded_blas
 from hashgrove.features import load
 from hashgrove.features.codebook import Codebook
 from hashgrove.features.dictionary import _update_atoms, ksvd, omp, spherical_kmeans
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, zca
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
+from hashgrove.runtime.blas import single_threaded_blas
 
 
 def smooth_images(n, side=14, channels=3, seed=0):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hashgrove.datasets import load
-from hashgrove.formats import FileError, MissingFileError
+from hashgrove.storage.formats import FileError, MissingFileError
 
 FILE = "cifar10_codebook11200_u8.npy"
 

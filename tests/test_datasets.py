@@ -13,7 +13,7 @@ import pytest
 from hashgrove.cli import main
 from hashgrove.datasets import DATASETS, Dataset, data_root, load
 from hashgrove.datasets.base import seeded_split
-from hashgrove.formats import MissingFileError
+from hashgrove.storage.formats import MissingFileError
 from test_cli import call, examples
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -15,7 +15,7 @@ import pytest
 
 from hashgrove.datasets import DATASETS, catalogue, download, fetch
 from hashgrove.datasets.download import DownloadError, has_checksum
-from hashgrove.progress import report_download
+from hashgrove.runtime.progress import report_download
 
 CONTENT = bytes(range(256)) * 4000  # about a megabyte: several chunks
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -343,7 +343,7 @@ class TestFetch:
 class TestProgress:
     def test_lines_with_the_time_left(self, monkeypatch, capsys):
         clock = iter([0.0, 1.0, 2.0, 6.0, 8.0])
-        monkeypatch.setattr("hashgrove.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("hashgrove.runtime.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
         with report_download("a.gz") as show:
             for done in (0, 10_000_000, 30_000_000, 40_000_000):
                 show(done, 40_000_000)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import naive
-from hashgrove import modelfile
 from hashgrove.codes import unpack
-from hashgrove.encoders import ENCODERS, Anchors, Directed, Kernel, Linear, Sinusoid, Spheres, Tabulated
+from hashgrove.encoders import ENCODERS, AnchorGraph, Augmented, Kernel, Linear, Sinusoid, Spheres, Tabulated
+from hashgrove.storage import modelfile
 
 
 def linear(n_bits, *, n_features=5, seed=0):
@@ -51,7 +51,7 @@ def tabulated(n_bits, *, n_features=5, seed=0):
 
 def anchors(n_bits, *, n_features=5, seed=0):
     rng = np.random.default_rng(seed)
-    return Anchors(
+    return AnchorGraph(
         anchors=np.random.default_rng(99).normal(size=(8, n_features)),
         weights=rng.normal(size=(n_bits, 8)),
         slopes=rng.normal(size=(2, n_bits)),
@@ -63,7 +63,7 @@ def anchors(n_bits, *, n_features=5, seed=0):
 
 def directed(n_bits, *, n_features=5, seed=0):
     bits = linear(n_bits, n_features=n_features + 4, seed=seed)
-    return Directed(directions=kernel(4, n_features=n_features, seed=98), bits=bits)
+    return Augmented(directions=kernel(4, n_features=n_features, seed=98), bits=bits)
 
 
 MAKERS = {
@@ -185,10 +185,10 @@ def test_directions_with_and_without_features_and_none_else():
     directions, X = linear(3), np.random.default_rng(1).normal(size=(20, 5))
     columns = directions.scores(X)
     for bits, rows in ((linear(4, n_features=3), columns), (linear(4, n_features=8), np.hstack([X, columns]))):
-        np.testing.assert_allclose(Directed(directions=directions, bits=bits).scores(X), bits.scores(rows))
-    arrays = Directed(directions=directions, bits=linear(4, n_features=3)).arrays()
+        np.testing.assert_allclose(Augmented(directions=directions, bits=bits).scores(X), bits.scores(rows))
+    arrays = Augmented(directions=directions, bits=linear(4, n_features=3)).arrays()
     wrong = [
-        (Directed(directions=directions, bits=linear(4, n_features=7)).arrays(), "3 directions, with or without 5"),
+        (Augmented(directions=directions, bits=linear(4, n_features=7)).arrays(), "3 directions, with or without 5"),
         ({name: array for name, array in arrays.items() if name.startswith("bits")}, "'directions' of one kind"),
         (arrays | {"bits.kernel.weights": np.ones((1, 1))}, "'bits' of one kind"),
         (arrays | {"more.linear.weights": np.ones((1, 1))}, r"no arrays of \['more.linear'\]"),
@@ -196,16 +196,16 @@ def test_directions_with_and_without_features_and_none_else():
     ]
     for changed, message in wrong:
         with pytest.raises(ValueError, match=message):
-            Directed.from_arrays(changed)
+            Augmented.from_arrays(changed)
     with pytest.raises(ValueError, match="same directions"):
-        Directed.concatenate([directed(1), Directed(directions=linear(4), bits=linear(1, n_features=9))])
+        Augmented.concatenate([directed(1), Augmented(directions=linear(4), bits=linear(1, n_features=9))])
 
 
 def test_concatenate_refuses_other_anchors_and_other_knots():
     first, table = anchors(1), tabulated(1)
     for name, value in {"anchors": first.anchors + 1, "bandwidth": np.array(2.0), "n_nearest": np.array(2)}.items():
         with pytest.raises(ValueError, match=f"the same '{name}'"):
-            Anchors.concatenate([first, Anchors.from_arrays(first.arrays() | {name: value})])
+            AnchorGraph.concatenate([first, AnchorGraph.from_arrays(first.arrays() | {name: value})])
     with pytest.raises(ValueError, match=r"number of knots. Got \[4, 7\]"):
         Tabulated.concatenate([table, Tabulated.from_arrays(table.arrays() | {"values": table.values[..., :4]})])
 

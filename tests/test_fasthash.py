@@ -28,8 +28,8 @@ from hashgrove import (
     losses,
     unpack,
 )
-from hashgrove.directions import DIRECTIONS
 from hashgrove.functions import HASH_FUNCTIONS
+from hashgrove.functions.directions import DIRECTIONS
 from hashgrove.inference import SOLVERS
 
 SMALL = BoostedTrees(n_trees=10, max_depth=3)

@@ -6,15 +6,9 @@ import stat
 import numpy as np
 import pytest
 
-from hashgrove.files import (
-    FileError,
-    MissingFileError,
-    atomic_write,
-    read_codes,
-    read_matrix,
-    read_table,
-    write_matrix,
-)
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import FileError, MissingFileError
+from hashgrove.storage.matrices import read_codes, read_matrix, read_table, write_matrix
 
 
 def one_line_error(function, path, match, **arguments):

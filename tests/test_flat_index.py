@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from hashgrove import modelfile
 from hashgrove.codes import pack
 from hashgrove.index import FlatIndex
+from hashgrove.storage import modelfile
 
 
 def random_codes(n, n_bits, seed=0):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from damage import damaged, few, one_line_error, reads_or_says_why
 from hashgrove.datasets import DATASETS, load, load_folder
-from hashgrove.formats import FileError, MissingFileError
+from hashgrove.storage.formats import FileError, MissingFileError
 
 
 def touch(folder, *names):

@@ -1,4 +1,4 @@
-"""Files of format 1, written by the first version of hashgrove: every later version must read them, with equal results."""
+"""Files of format 1, written by the first version: every later version reads them, with equal results."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from hashgrove import formats
-from hashgrove.files import read_labels, read_matrix, read_table, write_matrix
+from hashgrove.storage import formats
+from hashgrove.storage.matrices import read_labels, read_matrix, read_table, write_matrix
 from test_files import one_line_error
 
 MATRIX = np.array([[1.5, -2.0], [0.1, 1e300], [3.0, 4.0]])

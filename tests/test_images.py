@@ -18,7 +18,7 @@ from hashgrove.features.images import (
     read_images,
     resize_images,
 )
-from hashgrove.formats import FileError
+from hashgrove.storage.formats import FileError
 
 RED, WHITE = [255, 0, 0], [255, 255, 255]
 

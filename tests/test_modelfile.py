@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from hashgrove import modelfile
-from hashgrove.modelfile import ModelFileError, read, read_header, write
+from hashgrove.storage import modelfile
+from hashgrove.storage.modelfile import ModelFileError, read, read_header, write
 
 HEADER = {"hasher": "FastHash", "n_bits": 2, "parameters": {"loss": "hinge", "gamma": 0.1, "text": "é\n\"'"}}
 DTYPES = ["float32", "float64"] + [f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)]
@@ -84,7 +84,7 @@ def test_types_orders_and_strides(tmp_path, dtype, order):
 
 def test_same_input_same_bytes(path, tmp_path):
     script = (
-        "import sys, numpy as np; from hashgrove.modelfile import read, write;"
+        "import sys, numpy as np; from hashgrove.storage.modelfile import read, write;"
         "header, arrays = read(sys.argv[1], kind='encoder');"
         "flipped = dict(reversed(header.items()));"
         "write(sys.argv[2], kind='encoder', header=flipped, arrays=dict(reversed(arrays.items())))"
@@ -217,7 +217,7 @@ def test_crash_while_writing_keeps_the_old_file(path):
     script = """
 import os, sys, numpy as np
 from contextlib import contextmanager
-from hashgrove import modelfile
+from hashgrove.storage import modelfile
 real = modelfile.atomic_write
 @contextmanager
 def dying(path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from damage import damaged, few, one_line_error, reads_or_says_why
 from hashgrove.datasets import DATASETS, load, load_npz
-from hashgrove.formats import FileError, MissingFileError
+from hashgrove.storage.formats import FileError, MissingFileError
 
 RNG = np.random.default_rng(0)
 X = RNG.random((20, 3))

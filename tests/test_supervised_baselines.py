@@ -17,7 +17,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate
-from hashgrove.anchors import Anchors
 from hashgrove.baselines import (
     BASELINES,
     BRE,
@@ -42,6 +41,7 @@ from hashgrove.baselines.sdh import code_step
 from hashgrove.baselines.supervision import ClassSimilarity, Supervision
 from hashgrove.encoders import ClassScores, Kernel, Linear
 from hashgrove.hasher import load
+from hashgrove.numerics.gaussian import GaussianFeatures
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = np.arange(0, 1000, 2), np.arange(1, 1000, 2)
@@ -567,7 +567,7 @@ class TestClassifierOutput:
 
 
 def test_anchor_features_are_those_of_the_encoder():
-    anchors = Anchors.draw(X[TRAIN].astype(np.uint8), n_anchors=20, gamma=None, rng=np.random.default_rng(0))
+    anchors = GaussianFeatures.draw(X[TRAIN].astype(np.uint8), n_anchors=20, gamma=None, rng=np.random.default_rng(0))
     weights = np.random.default_rng(0).normal(size=(3, 20))
     features = anchors.features(X)
     np.testing.assert_allclose(anchors.features(X[TRAIN]).mean(axis=0), 0, atol=1e-12)

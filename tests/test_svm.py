@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 import naive
 from hashgrove.encoders import Kernel, Linear
 from hashgrove.functions.svm import KernelSVM, LinearSVM
-from hashgrove.squared_hinge import SquaredHinge
+from hashgrove.numerics.squared_hinge import SquaredHinge
 
 LEARNERS = {
     "linear": LinearSVM(),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from damage import damaged, few, one_line_error, reads_or_says_why
 from hashgrove.datasets import DATASETS, load
 from hashgrove.datasets.tagprop import read_vectors
-from hashgrove.formats import FileError, MissingFileError
+from hashgrove.storage.formats import FileError, MissingFileError
 
 FORMS = {".hvecs": ("H", "H"), ".hvecs32": ("I", "I"), ".fvec": ("I", "f")}
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashgrove import BoostedTrees
-from hashgrove.binning import bin_features, fit_bins
+from hashgrove.encoders.binning import bin_features, fit_bins
 from hashgrove.encoders.trees import MAX_VOTES, Trees
 from hashgrove.functions.boosting import _trim
 from hashgrove.functions.tree import grow

@@ -15,7 +15,7 @@ from hashgrove import FlatIndex, evaluate, pack
 from hashgrove.baselines import AGH1, AGH2, BASELINES, ITQ, KLSH, LSH, MDSH, SPH, SPHER, STH, SignThreshold, STHs
 from hashgrove.baselines import agh as agh_module
 from hashgrove.baselines import sth as sth_module
-from hashgrove.baselines.kmeans import kmeans
+from hashgrove.numerics.kmeans import kmeans
 
 X, Y = load_digits(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(X))

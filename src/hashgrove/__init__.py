@@ -1,82 +1,32 @@
 """Supervised hashing: learn compact binary codes from labelled data, and search them by Hamming distance.
 
-Names are imported when they are first used, so that ``import hashgrove`` costs nothing: numba and scikit-learn
-come with the first hasher or index.
+The public names are listed in ``__init__.pyi``. Each is imported when it is first used, so that ``import hashgrove``
+costs nothing: numba and scikit-learn come with the first hasher or index.
 """
 
+import ast
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from hashgrove._version import __version__
-
-if TYPE_CHECKING:
-    from hashgrove.affinity import Affinity
-    from hashgrove.baselines import ITQ, LSH
-    from hashgrove.codes import hamming, pack, unpack
-    from hashgrove.directions import LabelDirections
-    from hashgrove.encoders import Encoder
-    from hashgrove.fasthash import FastHash
-    from hashgrove.features import Codebook, Gist, ImageEncoder, OnnxFeatures
-    from hashgrove.functions import BoostedTrees, KernelSVM, LinearSVM
-    from hashgrove.hasher import load
-    from hashgrove.index import FlatIndex
-    from hashgrove.inference import ICM, BlockGraphCut, Spectral
-    from hashgrove.metrics import Report, evaluate
-    from hashgrove.modelfile import ModelFileError
-
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _HOMES = {
-    "affinity": ["Affinity"],
-    "baselines": ["ITQ", "LSH"],
-    "codes": ["hamming", "pack", "unpack"],
-    "directions": ["LabelDirections"],
-    "encoders": ["Encoder"],
-    "fasthash": ["FastHash"],
-    "features": ["Codebook", "Gist", "ImageEncoder", "OnnxFeatures"],
-    "functions": ["BoostedTrees", "KernelSVM", "LinearSVM"],
-    "hasher": ["load"],
-    "index": ["FlatIndex"],
-    "inference": ["ICM", "BlockGraphCut", "Spectral"],
-    "metrics": ["Report", "evaluate"],
-    "modelfile": ["ModelFileError"],
+    alias.name: statement.module
+    for statement in _STUB.body
+    if isinstance(statement, ast.ImportFrom)
+    for alias in statement.names
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: RUF022
-    "__version__",
-    "Affinity",
-    "BlockGraphCut",
-    "BoostedTrees",
-    "Codebook",
-    "Encoder",
-    "FastHash",
-    "FlatIndex",
-    "Gist",
-    "ICM",
-    "ITQ",
-    "ImageEncoder",
-    "KernelSVM",
-    "LSH",
-    "LabelDirections",
-    "LinearSVM",
-    "ModelFileError",
-    "OnnxFeatures",
-    "Report",
-    "Spectral",
-    "evaluate",
-    "hamming",
-    "load",
-    "pack",
-    "unpack",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module 'hashgrove' has no attribute {name!r}")
-    value = getattr(import_module(f"hashgrove.{_HOME_OF[name]}"), name)
+    value = getattr(import_module(str(_HOMES[name])), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.jit import chunks, kernel, popcount, run
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import popcount
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = [
     "MAX_BYTES",
@@ -239,7 +241,7 @@ def hamming(a: ArrayLike, b: ArrayLike, *, n_jobs: int | None = None) -> NDArray
     queries = as_words(a)
     out = np.empty((len(a), columns.shape[1]), np.uint16)
     tasks = [(queries[i:j], columns, out[i:j]) for i, j in chunks(len(a), ROWS_PER_CHUNK)]
-    run(_hamming, tasks, n_jobs=n_jobs)
+    run_tasks(_hamming, tasks, n_jobs=n_jobs)
     return out
 
 

@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
 from hashgrove import losses
-from hashgrove.affinity import Affinity, check_labels, check_target, label_indicator
-from hashgrove.directions import DIRECTIONS, LabelDirections
-from hashgrove.encoders import Directed, Encoder
-from hashgrove.encoders.directed import with_directions
-from hashgrove.functions import HASH_FUNCTIONS, Classifier, Fitted
+from hashgrove.encoders import Augmented, Encoder
+from hashgrove.encoders.augmented import with_directions
+from hashgrove.functions import HASH_FUNCTIONS, Classifier, FittedClassifiers
+from hashgrove.functions.directions import DIRECTIONS, LabelDirections
 from hashgrove.hasher import Hasher
 from hashgrove.inference import SOLVERS, BinaryQuadratic, PairDistances
-from hashgrove.progress import report_progress
+from hashgrove.runtime.progress import report_progress
+from hashgrove.supervision.affinity import Affinity, check_labels, check_target, label_indicator
 
 __all__ = ["BitRecord", "FastHash"]
 
@@ -179,7 +179,7 @@ class FastHash(Hasher):
         if directions is not None:
             columns, settings = directions
             X = with_directions(X, columns.scores(X, n_jobs=self.n_jobs), keep_features=settings.keep_features)
-            start = start.bits if isinstance(start, Directed) else None
+            start = start.bits if isinstance(start, Augmented) else None
 
         data = learner.prepare(X, np.random.default_rng([seed, 0]), earlier=start, n_jobs=self.n_jobs)
         state = solver.prepare(affinity, np.random.default_rng([seed, 1]))
@@ -223,8 +223,8 @@ class FastHash(Hasher):
                 stacklevel=2,
             )
         classes = {type(function) for function in functions}
-        bits = (classes.pop() if len(classes) == 1 else Fitted).concatenate(functions)
-        self.encoder_ = bits if directions is None else Directed(directions=directions[0], bits=bits)
+        bits = (classes.pop() if len(classes) == 1 else FittedClassifiers).concatenate(functions)
+        self.encoder_ = bits if directions is None else Augmented(directions=directions[0], bits=bits)
         self.history_ = history
         return self
 
@@ -278,14 +278,14 @@ class FastHash(Hasher):
     ) -> tuple[Encoder, LabelDirections] | None:
         """What hash functions see beside the features; a warm start keeps that of the bits so far."""
         settings = self._direction_settings()
-        kept = earlier.keeps_features if isinstance(earlier, Directed) else None
+        kept = earlier.keeps_features if isinstance(earlier, Augmented) else None
         if earlier is not None and kept != (None if settings is None else settings.keep_features):
             raise ValueError("The 'directions' parameter must stay as it was with warm_start=True.")
         if settings is None:
             return None
         if kind not in ("labels", "tags"):
             raise ValueError("The 'directions' parameter must be None without labels: pairs give no directions.")
-        if isinstance(earlier, Directed):
+        if isinstance(earlier, Augmented):
             return earlier.directions, settings
         labels = label_indicator(check_labels(target) if kind == "labels" else target)
         return settings.learn(X, labels, np.random.default_rng([seed, 3])), settings

@@ -14,11 +14,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hashgrove import modelfile
 from hashgrove.encoders import ENCODERS, FEATURE_DTYPES, Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder, rebuild
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import evaluate
+from hashgrove.storage import modelfile
 
 __all__ = ["Hasher", "load"]
 

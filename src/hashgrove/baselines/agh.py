@@ -9,15 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from hashgrove.baselines.kmeans import kmeans
-from hashgrove.baselines.pca import with_fixed_signs
-from hashgrove.blas import single_threaded_blas
-from hashgrove.encoders import Anchors
-from hashgrove.encoders.anchors import nearest_anchors, truncated_similarities
-from hashgrove.encoders.points import Points
+from hashgrove.encoders import AnchorGraph
+from hashgrove.encoders.anchor_graph import nearest_anchors, truncated_similarities
 from hashgrove.hasher import Hasher
-from hashgrove.jit import chunks, run
-from hashgrove.parameters import check_integer
+from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.kmeans import kmeans
+from hashgrove.numerics.principal import with_fixed_signs
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_integer
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["AGH1", "AGH2"]
 
@@ -47,7 +47,7 @@ class AGH1(Hasher):
 
     Attributes
     ----------
-    encoder_ : Anchors
+    encoder_ : AnchorGraph
     eigenvalues_ : float64 array
         Of the eigenvectors that are used, falling; 1 would be constant on each component of the graph.
     n_iter_ : int
@@ -115,7 +115,7 @@ class AGH1(Hasher):
             slopes = np.hstack([slopes, np.repeat([[-1.0], [1.0]], second, axis=1)])
             intercepts = np.hstack([intercepts, thresholds * [[1.0], [-1.0]]])
             weights = np.concatenate([weights, weights[:second]])
-        self.encoder_ = Anchors(
+        self.encoder_ = AnchorGraph(
             anchors=anchors,
             weights=weights,
             slopes=slopes,
@@ -162,8 +162,10 @@ class AGH2(AGH1):
 
 def _similarities(X: NDArray[Any], anchors: NDArray[np.float64], n_nearest: int) -> tuple[sparse.csr_array, float]:
     """Z of the paper, (n, n_anchors) with ``n_nearest`` entries a row that sum to one, and the bandwidth."""
-    points = Points(anchors)
-    parts = run(lambda start, stop: nearest_anchors(X[start:stop], points, n_nearest), chunks(len(X), ROWS_PER_CHUNK))
+    points = DistancesTo(anchors)
+    parts = run_tasks(
+        lambda start, stop: nearest_anchors(X[start:stop], points, n_nearest), chunks(len(X), ROWS_PER_CHUNK)
+    )
     columns = np.concatenate([part[0] for part in parts])
     squared = np.concatenate([part[1] for part in parts])
     bandwidth = float(np.sqrt(squared[:, -1]).mean()) or 1.0

@@ -7,12 +7,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.affinity import Affinity
-from hashgrove.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
-from hashgrove.jit import kernel
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.supervision.affinity import Affinity
 
 __all__ = ["BRE"]
 
@@ -107,7 +107,7 @@ class BRE(SupervisedHasher):
         check_numbers(self, or_none=("gamma",))
         X, target, rng = self._start(X, y, affinity)
         n_bits = self.n_bits
-        anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = target.draw(self.n_labelled, rng)
         limits = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
         pairs = target.affinity(rows, **limits, seed=int(rng.integers(2**31)))

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.baselines.itq import quantising_rotation
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
-from hashgrove.directions import linear_directions
 from hashgrove.encoders import Linear
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.functions.directions import linear_directions
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
 
 __all__ = ["CCAITQ"]
 

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import ClassScores, Encoder, Linear
+from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["ClassifierOutput", "ScoredClassifier"]
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from hashgrove.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher, Supervision
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
 
 __all__ = ["COSDISH"]
 
@@ -132,7 +132,7 @@ class COSDISH(SupervisedHasher):
             weights /= spread
             self.encoder_ = Linear(weights=weights, bias=bias - weights @ mean)
         else:
-            anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+            anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
             self.encoder_ = anchors.encoder(*_ridge(anchors.features(X), B, self.ridge))
         return self
 

@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Kernel
-from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
-from hashgrove.parameters import check_integer, check_positive
+from hashgrove.numerics.distances import DistancesTo
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_integer, check_positive
 
 __all__ = ["KLSH"]
 
@@ -31,7 +31,7 @@ class KLSH(Hasher):
     n_support : int
         Training points that the hyperplanes are built from, p in the paper, which has 300.
     subset_size : int
-        Points summed for one hyperplane, t in the paper, which has 30; at most half of the support is used.
+        DistancesTo summed for one hyperplane, t in the paper, which has 30; at most half of the support is used.
     gamma : float, optional
         The kernel is exp(-gamma ||x - s||^2); ``None`` is 1 / (2 x mean squared distance among the support).
     random_state : int, RandomState or None
@@ -85,7 +85,7 @@ class KLSH(Hasher):
         gamma = check_positive(self, "gamma", or_none=True)
         rng = np.random.default_rng(self._seed())
         support = X[np.sort(rng.choice(len(X), size=n_support, replace=False))].astype(np.float64)
-        squared = Points(support).squared_distances(support)
+        squared = DistancesTo(support).squared(support)
         if gamma is None:
             gamma = 1.0 / (2.0 * squared.mean()) if squared.any() else 1.0
         kernel = np.exp(-gamma * squared)

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
-from hashgrove.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
 
 __all__ = ["KSH"]
 
@@ -105,7 +105,7 @@ class KSH(SupervisedHasher):
         check_counts(self, "n_anchors", "max_iter", or_none=("n_labelled",))
         check_numbers(self, or_none=("gamma",))
         X, target, rng = self._start(X, y, affinity)
-        anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = target.draw(self.n_labelled, rng)
         K, S = anchors.features(X[rows]), target.matrix(rows)
         n_rows, n_bits = len(rows), self.n_bits

@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
+from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["LSH"]
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
-from hashgrove.baselines.pca import principal_directions, with_fixed_signs
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear, Tabulated
-from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
-from hashgrove.parameters import check_choice, check_integer, check_positive
+from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.principal import principal_directions, with_fixed_signs
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_choice, check_integer, check_positive
 
 __all__ = ["MDSH"]
 
@@ -159,8 +159,8 @@ def _spread(n: int, most: int) -> NDArray[np.intp]:
 def _neighbour_distance(X: NDArray[Any]) -> float:
     queries = _spread(len(X), SIGMA_ROWS)
     k = min(SIGMA_NEIGHBOURS, len(X) - 1)
-    points, parts = Points(X), np.array_split(queries, min(20, len(queries)))
-    squared = [np.partition(points.squared_distances(X[part]), k, axis=1)[:, k] for part in parts]
+    points, parts = DistancesTo(X), np.array_split(queries, min(20, len(queries)))
+    squared = [np.partition(points.squared(X[part]), k, axis=1)[:, k] for part in parts]
     return float(np.sqrt(np.concatenate(squared)).mean()) or 1.0
 
 

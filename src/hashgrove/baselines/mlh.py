@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.affinity import Affinity
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
-from hashgrove.jit import chunks
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.runtime.threads import chunks
+from hashgrove.supervision.affinity import Affinity
 
 __all__ = ["MLH"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from hashgrove.anchors import Anchors
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
 
 __all__ = ["SDH"]
 
@@ -100,7 +100,7 @@ class SDH(SupervisedHasher):
         check_counts(self, "n_anchors", "n_iter", or_none=("n_labelled",))
         check_numbers(self, "regularisation", "nu", "ridge", or_none=("gamma",))
         X, target, rng = self._start(X, y)
-        anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = target.draw(self.n_labelled, rng)
         Y = target.indicator()[rows]
         K = anchors.features(X[rows])

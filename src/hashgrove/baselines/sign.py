@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.baselines.pca import principal_directions
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
-from hashgrove.parameters import check_choice
+from hashgrove.numerics.principal import principal_directions
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_choice
 
 __all__ = ["SignThreshold"]
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.baselines.pca import principal_directions
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear, Sinusoid
 from hashgrove.hasher import Hasher
+from hashgrove.numerics.principal import principal_directions
+from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["SPH"]
 

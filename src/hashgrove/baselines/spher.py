@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Spheres
-from hashgrove.encoders.points import Points
 from hashgrove.hasher import Hasher
-from hashgrove.parameters import check_integer
+from hashgrove.numerics.distances import DistancesTo
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_integer
 
 __all__ = ["SPHER"]
 
@@ -103,7 +103,7 @@ class SPHER(Hasher):
 def _balance(X: NDArray[np.float64], centres: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Radii that take in half of the rows, and the overlaps of each two spheres, in shares of a quarter."""
     half = len(X) // 2
-    squared = Points(centres).squared_distances(X)
+    squared = DistancesTo(centres).squared(X)
     ordered = np.partition(squared, (half - 1, half), axis=0)
     radii = np.sqrt((ordered[half - 1] + ordered[half]) / 2.0)  # between two rows, so that none is on the sphere
     inside = (squared < np.square(radii)).astype(np.float64)

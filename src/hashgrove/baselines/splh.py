@@ -11,10 +11,10 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from hashgrove.baselines.supervision import SupervisedHasher
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
-from hashgrove.jit import chunks
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.runtime.threads import chunks
 
 __all__ = ["SPLH"]
 

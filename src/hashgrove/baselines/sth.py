@@ -12,13 +12,13 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from hashgrove.baselines.pca import with_fixed_signs
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
-from hashgrove.jit import chunks, run
-from hashgrove.parameters import check_integer, check_positive
-from hashgrove.squared_hinge import SquaredHinge
+from hashgrove.numerics.principal import with_fixed_signs
+from hashgrove.numerics.squared_hinge import SquaredHinge
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_integer, check_positive
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["STH", "STHs"]
 
@@ -188,7 +188,7 @@ def _neighbour_graph(X: NDArray[Any], n_neighbors: int, mask: Mask | None) -> sp
         columns = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors].copy()  # a view would keep it all
         return columns, np.take_along_axis(squared, columns, axis=1)
 
-    parts = run(nearest, chunks(n, max(1, VALUES_PER_CHUNK // n)))
+    parts = run_tasks(nearest, chunks(n, max(1, VALUES_PER_CHUNK // n)))
     columns = np.concatenate([part[0] for part in parts]).ravel()
     squared = np.maximum(np.concatenate([part[1] for part in parts]).ravel().astype(np.float64), 0.0)
     linked = np.isfinite(squared)

@@ -1,7 +1,7 @@
 """What supervised baselines learn from: class labels, tags or pairs, as blocks of the pairwise label matrix.
 
 S_ij is +1 for a similar pair, -1 for a dissimilar one and 0 where nothing is known, by the rules of
-`hashgrove.affinity`; S_ii is +1. The n x n matrix itself is never made.
+`hashgrove.supervision.affinity`; S_ii is +1. The n x n matrix itself is never made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hashgrove.affinity import Affinity, check_labels, check_target, label_indicator
 from hashgrove.hasher import Hasher
+from hashgrove.supervision.affinity import Affinity, check_labels, check_target, label_indicator
 
 __all__ = ["ClassSimilarity", "SupervisedHasher", "Supervision"]
 

@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from hashgrove.baselines import BASELINES
-from hashgrove.directions import DIRECTIONS
 from hashgrove.fasthash import FastHash
-from hashgrove.formats import FileError, listed
 from hashgrove.functions import HASH_FUNCTIONS
+from hashgrove.functions.directions import DIRECTIONS
 from hashgrove.inference import SOLVERS
+from hashgrove.storage.formats import FileError, listed
 
 __all__ = ["QUANTISER", "SLOTS", "build", "check_method", "method_class", "missing_package", "parameters"]
 

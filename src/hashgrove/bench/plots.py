@@ -10,7 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from hashgrove.bench.tables import Cell, Tables
-from hashgrove.files import atomic_write
+from hashgrove.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from hashgrove.bench.report import Records

@@ -15,8 +15,8 @@ from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import Store
 from hashgrove.bench.runner import why_not
 from hashgrove.bench.tables import Cell, Experiment, Spec, Tables, load_tables
-from hashgrove.files import atomic_write
-from hashgrove.formats import PathLike
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import PathLike
 
 __all__ = ["Records", "report"]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hashgrove.bench.tables import Spec
-from hashgrove.files import FileError, atomic_write
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import FileError
 
 __all__ = ["FORMAT", "Store", "run_key"]
 

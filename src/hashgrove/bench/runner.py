@@ -16,8 +16,8 @@ from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import FORMAT, Store, run_key
 from hashgrove.bench.tables import Cell, Spec, Tables, load_tables
 from hashgrove.datasets import DATASETS, data_root, load
-from hashgrove.formats import PathLike
-from hashgrove.jit import available_threads
+from hashgrove.runtime.threads import available_threads
+from hashgrove.storage.formats import PathLike
 
 __all__ = ["Job", "list_experiments", "plan", "run", "why_not"]
 

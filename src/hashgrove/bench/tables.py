@@ -15,7 +15,7 @@ from typing import Any
 from hashgrove.bench.measures import MEASURES
 from hashgrove.bench.methods import check_method
 from hashgrove.datasets import DATASETS
-from hashgrove.formats import FileError, PathLike, listed, one_line
+from hashgrove.storage.formats import FileError, PathLike, listed, one_line
 
 __all__ = ["Cell", "Claim", "DataChoice", "Experiment", "Spec", "Tables", "load_tables"]
 

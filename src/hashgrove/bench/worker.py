@@ -30,8 +30,8 @@ from hashgrove.bench.tables import Spec
 from hashgrove.codes import unpack
 from hashgrove.datasets import Dataset, load
 from hashgrove.index import FlatIndex
-from hashgrove.jit import available_threads
 from hashgrove.metrics import evaluate
+from hashgrove.runtime.threads import available_threads
 
 __all__ = ["main", "measure"]
 

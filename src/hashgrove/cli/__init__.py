@@ -161,7 +161,7 @@ def info(model: str, style: str | None) -> None:
       hashgrove info model.hashgrove
     """
     from hashgrove.cli.output import write_header
-    from hashgrove.modelfile import read_header
+    from hashgrove.storage.modelfile import read_header
 
     fields = read_header(model)
     write_header(model, Path(model).stat().st_size, fields, style=style)
@@ -186,7 +186,7 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
     from hashgrove import load
     from hashgrove.cli.inputs import check_output, encode_file, write_names
-    from hashgrove.files import write_matrix
+    from hashgrove.storage.matrices import write_matrix
 
     check_output(output, inputs=(model, features))
     codes, names = encode_file(load(model), features, model=model, n_jobs=n_jobs)

@@ -76,7 +76,7 @@ def run(names: tuple[str, ...], results: str | None, dry_run: bool, tables: str 
     """
     from hashgrove.bench import load_tables
     from hashgrove.bench import run as run_all
-    from hashgrove.progress import report_runs
+    from hashgrove.runtime.progress import report_runs
 
     quick = settings["quick"]
     same = results is not None and Path(results).resolve() == Path(RESULTS).resolve()

@@ -94,7 +94,7 @@ def fetch(name: str, root: str | None) -> None:
       hashgrove datasets fetch cifar10
     """
     from hashgrove.datasets import fetch as download
-    from hashgrove.progress import report_download
+    from hashgrove.runtime.progress import report_download
 
     for path in download(name, root=root, report=report_download):
         click.echo(path)

@@ -20,10 +20,10 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unus
 from hashgrove.baselines import ITQ, LSH, SignThreshold
 from hashgrove.cli.output import format_table
 from hashgrove.fasthash import FastHash
-from hashgrove.files import atomic_write
 from hashgrove.hasher import Hasher
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import Report, evaluate
+from hashgrove.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

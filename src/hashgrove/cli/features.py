@@ -122,7 +122,7 @@ def _extract(
     """Fit the extractor, write the features and, where the images are files, the name of each row."""
     options.refuse(not output.endswith(".npy"), f"--output must end in .npy. Got {output!r}.")
     from hashgrove.cli.inputs import check_output, names_file, read_image_input, usable_images, write_names
-    from hashgrove.progress import image_progress
+    from hashgrove.runtime.progress import image_progress
 
     for target in filter(None, (output, save)):
         check_output(target, inputs=(images, *inputs))

@@ -17,11 +17,13 @@ from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.features import load as load_extractor
 from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
-from hashgrove.files import FileError, MissingFileError, atomic_write, read_codes, read_labels, read_matrix, read_table
-from hashgrove.formats import read as read_array
 from hashgrove.hasher import load
-from hashgrove.jit import chunks
-from hashgrove.progress import image_progress
+from hashgrove.runtime.progress import image_progress
+from hashgrove.runtime.threads import chunks
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import FileError, MissingFileError
+from hashgrove.storage.formats import read as read_array
+from hashgrove.storage.matrices import read_codes, read_labels, read_matrix, read_table
 
 __all__ = [
     "check_output",

@@ -79,7 +79,7 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 LOSSES = _Names("hashgrove.losses", "LOSSES")
 HASH_FUNCTIONS = _Names("hashgrove.functions", "HASH_FUNCTIONS")
 SOLVERS = _Names("hashgrove.inference", "SOLVERS")
-DIRECTIONS = _Names("hashgrove.directions", "DIRECTIONS")
+DIRECTIONS = _Names("hashgrove.functions.directions", "DIRECTIONS")
 TIES = _Names("hashgrove.metrics.evaluation", "TIES")
 DATASETS = _Names("hashgrove.datasets", "DATASETS")
 

@@ -127,7 +127,7 @@ def write_report(report: Report, *, style: str | None) -> None:
 
 
 def write_header(path: str, n_bytes: int, fields: Mapping[str, Any], *, style: str | None) -> None:
-    """Print what `hashgrove.modelfile.read_header` tells about a model file."""
+    """Print what `hashgrove.storage.modelfile.read_header` tells about a model file."""
     if style == "json":
         print(json.dumps({"file": path, "size": n_bytes, **fields}, indent=2))
         return

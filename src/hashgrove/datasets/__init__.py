@@ -13,7 +13,7 @@ from hashgrove.datasets.catalogue import Entry, data_root
 from hashgrove.datasets.download import DownloadError, Progress, download_file
 from hashgrove.datasets.folders import load_folder
 from hashgrove.datasets.npz import load_npz
-from hashgrove.formats import FileError, PathLike, one_line
+from hashgrove.storage.formats import FileError, PathLike, one_line
 
 __all__ = ["DATASETS", "Dataset", "DownloadError", "Entry", "data_root", "fetch", "load", "load_folder", "load_npz"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.formats import FileError, one_line
+from hashgrove.storage.formats import FileError, one_line
 
 __all__ = ["read_batch"]
 

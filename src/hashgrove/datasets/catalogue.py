@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hashgrove.datasets.base import Dataset
-from hashgrove.formats import FileError, MissingFileError, PathLike, listed
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, listed
 
 __all__ = ["Entry", "Layout", "Remote", "data_root"]
 

@@ -18,7 +18,7 @@ from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.batches import read_batch
 from hashgrove.datasets.catalogue import Entry, Layout, Remote
 from hashgrove.datasets.raw import members
-from hashgrove.formats import FileError, read
+from hashgrove.storage.formats import FileError, read
 
 __all__ = ["CIFAR10_NAMES", "ENTRIES"]
 

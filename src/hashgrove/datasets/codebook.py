@@ -10,7 +10,7 @@ import numpy as np
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.cifar import CIFAR10_NAMES
-from hashgrove.formats import FileError, read
+from hashgrove.storage.formats import FileError, read
 
 __all__ = ["ENTRIES"]
 

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hashgrove._version import __version__
-from hashgrove.formats import FileError, one_line
+from hashgrove.storage.formats import FileError, one_line
 
 __all__ = ["DownloadError", "Progress", "download_file", "has_checksum"]
 

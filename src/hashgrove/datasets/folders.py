@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset, seeded_split
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.raw import read_lines
-from hashgrove.formats import FileError, MissingFileError, PathLike, one_line
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 
 __all__ = ["ENTRIES", "IMAGE_ENDINGS", "load_folder"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, Layout, Remote
 from hashgrove.datasets.raw import open_file, read_array
-from hashgrove.formats import FileError
+from hashgrove.storage.formats import FileError
 
 __all__ = ["ENTRIES", "read_idx"]
 

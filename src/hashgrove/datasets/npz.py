@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset, seeded_split
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.cifar import CIFAR10_NAMES
-from hashgrove.formats import FileError, MissingFileError, PathLike, one_line, read
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line, read
 
 __all__ = ["ENTRIES", "load_npz"]
 

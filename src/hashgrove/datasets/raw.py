@@ -15,7 +15,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.formats import FileError, MissingFileError, check_declared, one_line
+from hashgrove.storage.formats import FileError, MissingFileError, check_declared, one_line
 
 __all__ = ["members", "open_file", "read_array", "read_lines"]
 

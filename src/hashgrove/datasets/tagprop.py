@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.raw import open_file, read_lines
-from hashgrove.formats import FileError, one_line
+from hashgrove.storage.formats import FileError, one_line
 
 __all__ = ["ENTRIES", "FEATURES", "read_vectors"]
 

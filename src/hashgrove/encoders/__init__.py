@@ -1,13 +1,13 @@
 """What a hasher learned: frozen arrays that turn feature rows into scores and packed codes.
 
-An encoder imports nothing of the learning side. Each class is a frozen dataclass of arrays (`Directed` of two
+An encoder imports nothing of the learning side. Each class is a frozen dataclass of arrays (`Augmented` of two
 encoders); ``ENCODERS`` names those that a model file can hold.
 """
 
-from hashgrove.encoders.anchors import Anchors
+from hashgrove.encoders.anchor_graph import AnchorGraph
+from hashgrove.encoders.augmented import Augmented
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
-from hashgrove.encoders.directed import Directed
 from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.sinusoid import Sinusoid
@@ -18,9 +18,9 @@ from hashgrove.encoders.trees import Trees
 __all__ = [
     "ENCODERS",
     "FEATURE_DTYPES",
-    "Anchors",
+    "AnchorGraph",
+    "Augmented",
     "ClassScores",
-    "Directed",
     "Encoder",
     "Kernel",
     "Linear",
@@ -38,6 +38,6 @@ ENCODERS: dict[str, type[Encoder]] = {
     "sinusoid": Sinusoid,
     "tabulated": Tabulated,
     "spheres": Spheres,
-    "anchors": Anchors,
-    "directed": Directed,
+    "anchors": AnchorGraph,
+    "directed": Augmented,
 }

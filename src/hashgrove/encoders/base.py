@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import pack
-from hashgrove.jit import chunks, run
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["FEATURE_DTYPES", "Encoder"]
 
@@ -84,7 +84,7 @@ class Encoder(ABC):
             return function(rows)
 
         n_rows = min(max(CHUNK_VALUES // self.n_features // 64, 1) * 64, 1024)
-        return run(of_chunk, chunks(len(checked), n_rows), n_jobs=n_jobs)
+        return run_tasks(of_chunk, chunks(len(checked), n_rows), n_jobs=n_jobs)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that make this encoder, by field name."""

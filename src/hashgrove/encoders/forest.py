@@ -14,9 +14,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from hashgrove.binning import TILE, bin_tile, tile_width
-from hashgrove.jit import kernel
-from hashgrove.vectors import pointer, splat
+from hashgrove.encoders.binning import TILE, bin_tile, tile_width
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import pointer, splat
 
 __all__ = ["compile_trees", "vote_levels", "vote_rows"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
-from hashgrove.encoders.points import Points
+from hashgrove.numerics.distances import DistancesTo
 
 __all__ = ["Kernel"]
 
@@ -55,14 +55,14 @@ class Kernel(Encoder):
         return self.support.shape[1]
 
     @cached_property
-    def _active(self) -> tuple[Points, NDArray[np.float64]]:
+    def _active(self) -> tuple[DistancesTo, NDArray[np.float64]]:
         """The support vectors in use, and their weights."""
         used = _used(self.weights)
-        return Points(self.support[used]), self.weights[:, used]
+        return DistancesTo(self.support[used]), self.weights[:, used]
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         support, weights = self._active
-        return np.exp(-self.gamma * support.squared_distances(X)) @ weights.T + self.bias
+        return np.exp(-self.gamma * support.squared(X)) @ weights.T + self.bias
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
-from hashgrove.encoders.points import Points
+from hashgrove.numerics.distances import DistancesTo
 
 __all__ = ["Spheres"]
 
@@ -46,11 +46,11 @@ class Spheres(Encoder):
         return self.centres.shape[1]
 
     @cached_property
-    def _points(self) -> Points:
-        return Points(self.centres)
+    def _points(self) -> DistancesTo:
+        return DistancesTo(self.centres)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return np.square(self.radii) - self._points.squared_distances(X)
+        return np.square(self.radii) - self._points.squared(X)
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:

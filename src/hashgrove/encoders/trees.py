@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
-from hashgrove.binning import TILE
 from hashgrove.encoders.base import Encoder
+from hashgrove.encoders.binning import TILE
 from hashgrove.encoders.forest import compile_trees, vote_levels, vote_rows
-from hashgrove.jit import chunks, run
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["MAX_VOTES", "Trees"]
 
@@ -33,7 +33,7 @@ class Trees(Encoder):
     Attributes
     ----------
     low, scale : float64 arrays of shape (n_features,)
-        The binning of features, see `hashgrove.binning`.
+        The binning of features, see `hashgrove.encoders.binning`.
     bit_ptr : int32 array of shape (n_bits + 1,)
         Bit b has the trees ``bit_ptr[b]`` to ``bit_ptr[b + 1]``.
     weights : int16 array of shape (n_trees,)
@@ -98,7 +98,9 @@ class Trees(Encoder):
         n = bins.shape[1]
         votes = np.empty((self.n_bits, n), np.int16)
         levels, forest = bins.reshape(-1), self._forest(n)
-        run(vote_levels, [(levels, n, a, b, forest, votes) for a, b in chunks(n, BINNED_PER_CHUNK)], n_jobs=n_jobs)
+        run_tasks(
+            vote_levels, [(levels, n, a, b, forest, votes) for a, b in chunks(n, BINNED_PER_CHUNK)], n_jobs=n_jobs
+        )
         return votes > (self._totals // 2)[:, None]
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:

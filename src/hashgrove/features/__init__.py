@@ -8,13 +8,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hashgrove import modelfile
 from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.codebook import Codebook
 from hashgrove.features.encoding import ImageEncoder
 from hashgrove.features.gist import Gist
 from hashgrove.features.network import OnnxFeatures
-from hashgrove.formats import PathLike
+from hashgrove.storage import modelfile
+from hashgrove.storage.formats import PathLike
 
 __all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "ImageEncoder", "OnnxFeatures", "load", "rebuild"]
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hashgrove import modelfile
 from hashgrove.features.images import ImageFileError, check_on_error, check_size, resize_images, try_images
-from hashgrove.files import atomic_write
-from hashgrove.formats import PathLike
-from hashgrove.jit import available_threads, chunks, run
+from hashgrove.runtime.threads import available_threads, chunks, run_tasks
+from hashgrove.storage import modelfile
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import PathLike
 
 __all__ = ["FeatureExtractor", "ImageSource", "Images"]
 
@@ -191,7 +191,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         batches = chunks(len(source), n_images)
         for first, last in chunks(len(batches), BATCHES_IN_FLIGHT * available_threads(n_jobs)):
-            results = run(of_batch, batches[first:last], n_jobs=n_jobs)
+            results = run_tasks(of_batch, batches[first:last], n_jobs=n_jobs)
             if len(sizes) > 1:
                 one, other = (source.images[number] for number in sorted(sizes.values())[:2])
                 raise ImageFileError(f"{other}: must be of the size of {one}. Give an 'image_size' for all.")

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from hashgrove.blas import single_threaded_blas
 from hashgrove.features.base import FeatureExtractor, Images, ImageSource
 from hashgrove.features.dictionary import DICTIONARIES
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, whiten, zca
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
-from hashgrove.jit import chunks, run
-from hashgrove.progress import report_iterations
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.progress import report_iterations
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["Codebook"]
 
@@ -203,7 +203,7 @@ class Codebook(FeatureExtractor):
         def largest(start: int, stop: int) -> NDArray[np.float32]:
             return self._pooled(sample.read(start, stop)[0]).max(axis=0)
 
-        top = np.max(run(largest, chunks(len(numbers), 16), n_jobs=self.n_jobs), axis=0)
+        top = np.max(run_tasks(largest, chunks(len(numbers), 16), n_jobs=self.n_jobs), axis=0)
         return np.where(top > 0, 255 / np.maximum(top, np.finfo(np.float32).tiny * 256), 0).astype(np.float32)
 
     def _features(self, batch: NDArray[np.uint8]) -> NDArray[Any]:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.jit import chunks, kernel, run
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["DICTIONARIES", "first_atoms", "ksvd", "omp", "spherical_kmeans"]
 
@@ -52,7 +53,7 @@ def omp(
     def code(start: int, stop: int) -> None:
         _omp(signals[start:stop] @ atoms.T, gram, which[start:stop], weights[start:stop])
 
-    run(code, chunks(len(signals), ROWS_PER_CHUNK), n_jobs=n_jobs)
+    run_tasks(code, chunks(len(signals), ROWS_PER_CHUNK), n_jobs=n_jobs)
     return which, weights
 
 
@@ -146,7 +147,7 @@ def ksvd(
             part = slice(start, stop)
             _residual(signals[part], atoms, which[part], weights[part], residual[part])  # noqa: B023
 
-        run(subtract, chunks(len(signals), ROWS_PER_CHUNK), n_jobs=n_jobs)
+        run_tasks(subtract, chunks(len(signals), ROWS_PER_CHUNK), n_jobs=n_jobs)
         errors = np.square(residual).sum(axis=1, dtype=np.float64)
         order = np.argsort(which.ravel(), kind="stable")
         ends = np.searchsorted(which.ravel()[order], np.arange(n_atoms + 1))
@@ -225,7 +226,7 @@ def spherical_kmeans(
         total = atoms.astype(np.float64)  # the old atom has a say: one that lost its signals stays where it is
         explained = 0.0
         for batch in chunks(len(signals), ROWS_PER_CHUNK * 16):  # so that few sums wait for their turn to be added
-            for sums, share in run(
+            for sums, share in run_tasks(
                 assign,
                 [(batch[0] + a, batch[0] + b) for a, b in chunks(batch[1] - batch[0], ROWS_PER_CHUNK)],
                 n_jobs=n_jobs,

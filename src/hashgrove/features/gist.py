@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from hashgrove.features.base import FeatureExtractor, Images
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 __all__ = ["Gist"]
 

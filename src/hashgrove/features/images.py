@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.formats import FileError, MissingFileError, PathLike, one_line
-from hashgrove.jit import run
+from hashgrove.runtime.threads import run_tasks
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -280,7 +280,7 @@ def try_images(
                 raise
             return error
 
-    results = run(attempt, [(path,) for path in paths], n_jobs=n_jobs)
+    results = run_tasks(attempt, [(path,) for path in paths], n_jobs=n_jobs)
     kept = [number for number, result in enumerate(results) if not isinstance(result, ImageFileError)]
     images = [results[number] for number in kept]
     for number, image in zip(kept, images, strict=True):

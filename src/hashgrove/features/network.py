@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.features.base import FeatureExtractor, Images
 from hashgrove.features.images import RESAMPLING, check_size
 from hashgrove.features.onnxfile import refuse_external_data
-from hashgrove.formats import FileError, MissingFileError, one_line
+from hashgrove.storage.formats import FileError, MissingFileError, one_line
 
 __all__ = ["OnnxFeatures"]
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.jit import chunks, kernel, run
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["covariance", "normalised_patches", "patch_grid", "sample_patches", "whiten", "zca"]
 
@@ -131,7 +132,7 @@ def sample_patches(
         _patches_at(images, numbers[begin:end] - first, corners, patch_size, out)
         return out
 
-    parts = run(sample, chunks(len(drawn), IMAGES_PER_CHUNK), n_jobs=n_jobs)
+    parts = run_tasks(sample, chunks(len(drawn), IMAGES_PER_CHUNK), n_jobs=n_jobs)
     patches = np.empty((n_patches, parts[0].shape[1]), np.float32)
     begin = 0
     for part in parts:
@@ -147,7 +148,7 @@ def covariance(rows: NDArray[np.float32], *, n_jobs: int | None = None) -> tuple
         part = rows[start:stop].astype(np.float64)
         return part.sum(axis=0), part.T @ part
 
-    parts = run(sums, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)
+    parts = run_tasks(sums, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)
     mean = np.sum([total for total, _ in parts], axis=0) / len(rows)
     second = np.sum([products for _, products in parts], axis=0) / len(rows)
     return mean, second - np.outer(mean, mean)
@@ -170,4 +171,4 @@ def whiten(rows: NDArray[np.float32], mean: NDArray[Any], whitener: NDArray[Any]
     def of_chunk(start: int, stop: int) -> None:
         rows[start:stop] = (rows[start:stop] - shift) @ matrix
 
-    run(of_chunk, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)
+    run_tasks(of_chunk, chunks(len(rows), ROWS_PER_CHUNK), n_jobs=n_jobs)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 __all__ = ["ENCODINGS", "add_codes", "combine", "regions", "small_cells"]
 

@@ -7,9 +7,18 @@ once a bit, which returns an encoder of one bit and the bit (-1, +1) that it rea
 """
 
 from hashgrove.functions.boosting import BoostedTrees
-from hashgrove.functions.classifier import Classifier, Fitted
+from hashgrove.functions.classifier import Classifier, FittedClassifiers
+from hashgrove.functions.directions import LabelDirections
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 
-__all__ = ["HASH_FUNCTIONS", "BoostedTrees", "Classifier", "Fitted", "KernelSVM", "LinearSVM"]
+__all__ = [
+    "HASH_FUNCTIONS",
+    "BoostedTrees",
+    "Classifier",
+    "FittedClassifiers",
+    "KernelSVM",
+    "LabelDirections",
+    "LinearSVM",
+]
 
 HASH_FUNCTIONS = {"trees": BoostedTrees, "linear-svm": LinearSVM, "kernel-svm": KernelSVM}

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from hashgrove.binning import bin_features, fit_bins
 from hashgrove.encoders import Encoder
+from hashgrove.encoders.binning import bin_features, fit_bins
 from hashgrove.encoders.trees import MAX_VOTES, Trees
 from hashgrove.functions.tree import Tree, grow
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 __all__ = ["BinnedData", "BoostedTrees"]
 

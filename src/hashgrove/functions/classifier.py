@@ -13,7 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from hashgrove.encoders import Encoder, Linear
 
-__all__ = ["Classifier", "Fitted"]
+__all__ = ["Classifier", "FittedClassifiers"]
 
 _Rows = tuple[NDArray[Any], int | None]  # training rows, number of threads
 
@@ -23,7 +23,7 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
 
     It is cloned for each bit, seeded by the hasher (every ``random_state`` in it), and given the weights of
     the examples where its ``fit`` takes ``sample_weight``. What a linear classifier learns (``coef_`` and
-    ``intercept_``) becomes a `Linear` encoder, which a model file can hold; anything else a `Fitted` one,
+    ``intercept_``) becomes a `Linear` encoder, which a model file can hold; anything else a `FittedClassifiers` one,
     which needs joblib.
 
     Parameters
@@ -37,7 +37,7 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
     >>> learner = Classifier(KNeighborsClassifier(1))
     >>> encoder, bit = learner.learn(learner.prepare(X, rng), np.array([-1, 1, 1, -1], np.int8), None, rng)
     >>> encoder, bit.tolist()
-    (Fitted(KNeighborsClassifier), [-1, 1, 1, -1])
+    (FittedClassifiers(KNeighborsClassifier), [-1, 1, 1, -1])
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -74,18 +74,18 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
             estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
             weighted = weights is not None and has_fit_parameter(estimator, "sample_weight")
             estimator.fit(X, z, **({"sample_weight": weights} if weighted else {}))
-            encoder = _as_linear(estimator, X) or Fitted(parts=(estimator,), width=X.shape[1])
+            encoder = _as_linear(estimator, X) or FittedClassifiers(parts=(estimator,), width=X.shape[1])
         return encoder, np.where(encoder.scores(X, n_jobs=n_jobs)[:, 0] > 0, 1, -1).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fitted(Encoder):
-    """Fitted classifiers as they are; joblib and pickle can store them, a model file cannot.
+class FittedClassifiers(Encoder):
+    """FittedClassifiers classifiers as they are; joblib and pickle can store them, a model file cannot.
 
     Parameters
     ----------
     parts : tuple
-        Fitted classifiers of -1 against +1, one bit each, and encoders, with as many bits as they have.
+        FittedClassifiers classifiers of -1 against +1, one bit each, and encoders, with as many bits as they have.
     width : int
         Number of features.
 
@@ -93,7 +93,7 @@ class Fitted(Encoder):
     --------
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0]], [-1, 1])
-    >>> encoder = Fitted(parts=(tree, Linear.constant(1, n_features=1)), width=1)
+    >>> encoder = FittedClassifiers(parts=(tree, Linear.constant(1, n_features=1)), width=1)
     >>> encoder.scores([[0.0], [1.0]]).tolist()
     [[-0.5, 1.0], [0.5, 1.0]]
     """
@@ -102,7 +102,7 @@ class Fitted(Encoder):
     width: int
 
     def __repr__(self) -> str:
-        return f"Fitted({', '.join(dict.fromkeys(type(part).__name__ for part in self.parts))})"
+        return f"FittedClassifiers({', '.join(dict.fromkeys(type(part).__name__ for part in self.parts))})"
 
     @property
     def n_bits(self) -> int:
@@ -119,15 +119,15 @@ class Fitted(Encoder):
         return np.concatenate(scores, axis=1)
 
     @classmethod
-    def concatenate(cls, encoders: Sequence[Any]) -> Fitted:
+    def concatenate(cls, encoders: Sequence[Any]) -> FittedClassifiers:
         """One encoder that gives the bits of all ``encoders``, of whatever class."""
         parts: list[Any] = []
         for encoder in encoders:
-            parts.extend(encoder.parts if isinstance(encoder, Fitted) else [encoder])
+            parts.extend(encoder.parts if isinstance(encoder, FittedClassifiers) else [encoder])
         return cls(parts=tuple(parts), width=encoders[0].n_features)
 
     def _check(self) -> None:
-        raise ValueError("a Fitted encoder holds estimators, which do not come from a model file")
+        raise ValueError("a FittedClassifiers encoder holds estimators, which do not come from a model file")
 
 
 def _margin(estimator: Any, X: NDArray[Any]) -> NDArray[np.float64]:

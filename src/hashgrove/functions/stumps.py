@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.jit import available_threads, kernel, run
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.threads import available_threads, run_tasks
 
-__all__ = ["LANES", "Level", "Stumps", "best_stumps"]
+__all__ = ["LANES", "OpenNodes", "Stumps", "best_stumps"]
 
 LANES = 8  # features that share a pass over the examples, and one histogram of 8 KB
 HISTOGRAM = 256 * LANES
@@ -24,7 +25,7 @@ ADDITIONS_PER_TASK = 60_000  # (example, feature) additions below which a second
 KEPT_BYTES = 2**26  # of histograms kept for the next level
 
 
-class Level(NamedTuple):
+class OpenNodes(NamedTuple):
     """The open nodes of one level of a tree.
 
     Node k is number ``nodes[k]`` of the tree and has ``examples[starts[k]:starts[k + 1]]``, with label x weight in
@@ -50,7 +51,7 @@ class Stumps(NamedTuple):
 
 def best_stumps(
     bins: NDArray[np.uint8],
-    level: Level,
+    level: OpenNodes,
     features: NDArray[np.uint32],
     histograms: NDArray[np.int32],
     *,
@@ -87,7 +88,7 @@ def best_stumps(
         work = np.cumsum(np.repeat(costs + 2 * 256, n_groups))
         shares = work[-1] * np.arange(1, 2 * n_threads) / (2 * n_threads)
         cuts = [0, *np.searchsorted(work, shares).tolist(), n_items]
-        run(_search, [(*arguments, a, b) for a, b in pairwise(cuts) if a < b], n_jobs=n_threads)
+        run_tasks(_search, [(*arguments, a, b) for a, b in pairwise(cuts) if a < b], n_jobs=n_threads)
     return stumps, kept
 
 

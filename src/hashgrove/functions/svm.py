@@ -20,7 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 
 from hashgrove.encoders import Encoder, Kernel, Linear
-from hashgrove.squared_hinge import SquaredHinge
+from hashgrove.numerics.squared_hinge import SquaredHinge
 
 __all__ = ["KernelSVM", "LinearSVM"]
 
@@ -42,7 +42,7 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
     """Hyperplanes by squared hinge loss on features scaled to [0, 1]: LIBLINEAR's problem, by exact Newton steps.
 
     The scaling is folded into the hyperplane, so the encoder takes features as they are. Weights of examples
-    are ignored, as in the authors' release. `hashgrove.squared_hinge` has the method and its cost.
+    are ignored, as in the authors' release. `hashgrove.numerics.squared_hinge` has the method and its cost.
 
     Parameters
     ----------

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.functions.stumps import LANES, Level, best_stumps
-from hashgrove.jit import kernel
-from hashgrove.sampling import draw, stream
+from hashgrove.functions.stumps import LANES, OpenNodes, best_stumps
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.streams import draw, stream
 
 __all__ = ["Tree", "grow"]
 
@@ -56,7 +56,7 @@ def grow(
     dtypes = np.uint32, np.uint8, np.uint32, np.int8
     tree = Tree(*(np.zeros(capacity, dtype) for dtype in dtypes))
     n_nodes = 1
-    level = Level(index, signed, *_root(signed, min_points, tree.value))
+    level = OpenNodes(index, signed, *_root(signed, min_points, tree.value))
     features = _draw_features(len(bins), n_features, seed, np.zeros(1, np.int64))
     histograms = np.empty((0, features.shape[1] // LANES, 0), np.int32)
     for depth in range(max_depth):
@@ -69,7 +69,7 @@ def grow(
             bins, level, features, histograms, keep=not (per_node or is_last), n_jobs=n_jobs
         )
         n_nodes, *tables = _split(bins, level, stumps, is_last, min_points, n_nodes, tree)
-        level = Level(*tables)
+        level = OpenNodes(*tables)
     return Tree._make(table[:n_nodes].copy() for table in tree)
 
 

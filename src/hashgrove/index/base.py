@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove import modelfile
 from hashgrove.codes import as_columns, check_codes
+from hashgrove.storage import modelfile
 
 __all__ = ["Index", "check_integer"]
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import as_words, check_codes
 from hashgrove.index import scan, weighted
 from hashgrove.index.base import Index, check_integer
-from hashgrove.jit import available_threads, chunks, run
+from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 __all__ = ["FlatIndex"]
 
@@ -101,7 +101,7 @@ class FlatIndex(Index):
             for a, b in query_parts
             for s, (first, last) in enumerate(slices)
         ]
-        run(scan.nearest, tasks, n_jobs=n_threads)
+        run_tasks(scan.nearest, tasks, n_jobs=n_threads)
         if len(slices) == 1:
             return distances[0], positions[0]
         joined = np.concatenate(list(distances), axis=1), np.concatenate(list(positions), axis=1)
@@ -124,7 +124,7 @@ class FlatIndex(Index):
             flat = distances[part].reshape(-1), positions[part].reshape(-1)
             scan.fill(columns, queries[part], limits, first + found - counts, first[:, 0] + k, *flat)
 
-        run(search_chunk, chunks(len(queries), QUERIES_PER_CHUNK), n_jobs=n_threads)
+        run_tasks(search_chunk, chunks(len(queries), QUERIES_PER_CHUNK), n_jobs=n_threads)
         return distances, positions
 
     def search_weighted(
@@ -172,7 +172,7 @@ class FlatIndex(Index):
                 whole, positions = weighted.nearest(self.columns, table, k)
                 distances[row], ids[row] = whole * unit, self.ids[positions]
 
-        run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+        run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return distances, ids
 
     def search_radius(
@@ -214,7 +214,7 @@ class FlatIndex(Index):
             scan.fill(columns, queries[start:stop], limits, cursors, ends, distances, positions)
             return np.split(distances, ends[:-1]), np.split(self.ids[positions], ends[:-1])
 
-        parts = run(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+        parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return [d for part in parts for d in part[0]], [i for part in parts for i in part[1]]
 
 

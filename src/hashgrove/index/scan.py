@@ -16,8 +16,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from hashgrove.codes import TILE, distances_to_range
-from hashgrove.jit import kernel, popcount
-from hashgrove.vectors import pointer, splat
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import pointer, popcount, splat
 
 __all__ = ["count", "fill", "nearest"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.codes import TILE, check_codes, unpack
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 __all__ = ["LEVELS", "byte_tables", "check_weights", "nearest", "weighted_distances"]
 

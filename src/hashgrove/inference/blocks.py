@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.affinity import Affinity
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
+from hashgrove.supervision.affinity import Affinity
 
 __all__ = ["Blocks", "class_blocks", "greedy_blocks", "single_blocks"]
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from hashgrove.affinity import Affinity
 from hashgrove.inference.blocks import Blocks, class_blocks, greedy_blocks, single_blocks
 from hashgrove.inference.mincut import minimise
 from hashgrove.inference.quadratic import BinaryQuadratic
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
+from hashgrove.supervision.affinity import Affinity
 
 __all__ = ["ICM", "BlockGraphCut"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 __all__ = ["minimise"]
 
@@ -67,7 +67,7 @@ def _fix_persistent(indptr, indices, weights, field, z):
             tail += 1
     if n < 2 * tail:  # fewer nodes are open than fixed: let these look at their neighbours
         head = tail
-        _look_around(indptr, indices, weights, field, pending, z)
+        _fold_fixed_neighbours(indptr, indices, weights, field, pending, z)
         for i in range(n):
             if z[i] == 0 and abs(field[i]) >= pending[i]:
                 z[i] = -1 if field[i] >= 0 else 1
@@ -89,7 +89,7 @@ def _fix_persistent(indptr, indices, weights, field, z):
 
 
 @kernel
-def _look_around(indptr, indices, weights, field, pending, z):
+def _fold_fixed_neighbours(indptr, indices, weights, field, pending, z):
     """Fold the fixed neighbours of each open node into its field. O(entries of open nodes)."""
     for i in range(len(field)):
         if z[i] != 0:

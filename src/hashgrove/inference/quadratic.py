@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashgrove.affinity import Affinity
-from hashgrove.jit import chunks, kernel, run
 from hashgrove.losses import Coefficients
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.threads import chunks, run_tasks
+from hashgrove.supervision.affinity import Affinity
 
 __all__ = ["BinaryQuadratic", "PairDistances"]
 
@@ -44,14 +45,14 @@ class PairDistances:
         """Add one where the ends of a pair differ in ``z``."""
         a = self.affinity
         tasks = [(a.indptr, a.indices, z, self.values, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)]
-        run(_add_bit, tasks, n_jobs=self.n_jobs)
+        run_tasks(_add_bit, tasks, n_jobs=self.n_jobs)
         self.n_bits += 1
 
     def mean(self, similar: NDArray[np.float64], dissimilar: NDArray[np.float64]) -> float:
         """Mean over the pairs of a table look-up in their distance: the objective, given the values of a loss."""
         a = self.affinity
         tasks = [(a.indptr, a.middle, self.values, self.n_bits, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)]
-        counts = np.sum(run(_count, tasks, n_jobs=self.n_jobs), axis=0)
+        counts = np.sum(run_tasks(_count, tasks, n_jobs=self.n_jobs), axis=0)
         return float((counts[0] @ similar + counts[1] @ dissimilar) / len(a.indices))
 
 

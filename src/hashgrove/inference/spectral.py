@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import eigsh
 from sklearn.base import BaseEstimator
 
-from hashgrove.affinity import Affinity
 from hashgrove.inference.quadratic import BinaryQuadratic
+from hashgrove.supervision.affinity import Affinity
 
 __all__ = ["Spectral"]
 

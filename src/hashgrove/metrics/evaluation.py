@@ -12,7 +12,6 @@ from hashgrove.codes import as_words, check_codes
 from hashgrove.index import Index
 from hashgrove.index.base import check_integer
 from hashgrove.index.weighted import byte_tables, check_weights
-from hashgrove.jit import available_threads, chunks, run
 from hashgrove.metrics.ranking import (
     count_by_class,
     count_relevant,
@@ -24,6 +23,7 @@ from hashgrove.metrics.ranking import (
 )
 from hashgrove.metrics.relevance import Relevance
 from hashgrove.metrics.report import Report
+from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 __all__ = ["evaluate"]
 
@@ -184,7 +184,7 @@ def _rank(
         kept = n_relevant > 0
         return average_precision, hits / depths, totals[kept].sum(axis=0), relevant[kept].sum(axis=0)
 
-    parts = run(rank_chunk, chunks(len(codes), n_rows), n_jobs=n_jobs)
+    parts = run_tasks(rank_chunk, chunks(len(codes), n_rows), n_jobs=n_jobs)
     average_precision, precision, totals, relevant = zip(*parts, strict=True)
     return (
         np.concatenate(average_precision),

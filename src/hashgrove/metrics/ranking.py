@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hashgrove.codes import TILE, distances_to_range
 from hashgrove.index.weighted import weighted_distances
-from hashgrove.jit import kernel
 from hashgrove.metrics.relevance import mark
+from hashgrove.runtime.compiling import kernel
 
 __all__ = [
     "count_by_class",

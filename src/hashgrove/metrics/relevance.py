@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashgrove.codes import MAX_BYTES, as_columns, as_words, pack
-from hashgrove.jit import kernel, popcount
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import popcount
 
 __all__ = ["Relevance", "mark"]
 

@@ -14,8 +14,9 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from hashgrove.jit import chunks, kernel, run
-from hashgrove.vectors import constant, pointer, prefetch
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import constant, pointer, prefetch
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["N_BINS", "TILE", "bin_features", "bin_tile", "fit_bins", "tile_width"]
 
@@ -50,7 +51,7 @@ def bin_features(
     def bin_chunk(start: int, stop: int) -> None:
         _bin(np.ascontiguousarray(X[start:stop]), low, scale, bins[:, start:stop])
 
-    run(bin_chunk, chunks(len(X), ROWS_PER_CHUNK), n_jobs=n_jobs)
+    run_tasks(bin_chunk, chunks(len(X), ROWS_PER_CHUNK), n_jobs=n_jobs)
     return bins
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from hashgrove.blas import single_threaded_blas
+from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["SquaredHinge"]
 

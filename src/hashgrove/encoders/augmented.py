@@ -14,14 +14,14 @@ from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.trees import Trees
 
-__all__ = ["Directed", "with_directions"]
+__all__ = ["Augmented", "with_directions"]
 
 DIRECTIONS: dict[str, type[Encoder]] = {"linear": Linear, "kernel": Kernel}
 BITS: dict[str, type[Encoder]] = {"trees": Trees, "linear": Linear, "kernel": Kernel}
 
 
 @dataclass(frozen=True, eq=False)
-class Directed(Encoder):
+class Augmented(Encoder):
     """The bits of rows (x, directions of x), or of the directions alone where ``bits`` has no more columns than those.
 
     Parameters
@@ -34,7 +34,7 @@ class Directed(Encoder):
     --------
     >>> half = Linear(weights=np.array([[1.0, 1.0]]), bias=np.array([-1.0]))
     >>> bits = Linear(weights=np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]), bias=np.zeros(2))
-    >>> Directed(directions=half, bits=bits).scores([[0.5, 2.0]]).tolist()
+    >>> Augmented(directions=half, bits=bits).scores([[0.5, 2.0]]).tolist()
     [[1.5, 0.5]]
     """
 
@@ -72,7 +72,7 @@ class Directed(Encoder):
         for encoder in encoders:
             mine, theirs = first.directions.arrays(), encoder.directions.arrays()
             if mine.keys() != theirs.keys() or not all(np.array_equal(mine[name], theirs[name]) for name in mine):
-                raise ValueError("Directed encoders must have the same directions to be concatenated.")
+                raise ValueError("Augmented encoders must have the same directions to be concatenated.")
         bits = [encoder.bits for encoder in encoders]
         return cls(directions=first.directions, bits=type(bits[0]).concatenate(bits))
 
@@ -96,10 +96,10 @@ class Directed(Encoder):
         for part, kinds in (("directions", DIRECTIONS), ("bits", BITS)):
             there = [kind for kind in kinds if f"{part}.{kind}" in fields]
             if len(there) != 1:
-                raise ValueError(f"a Directed encoder has {part!r} of one kind of {sorted(kinds)}, not {there}")
+                raise ValueError(f"a Augmented encoder has {part!r} of one kind of {sorted(kinds)}, not {there}")
             found[part] = kinds[there[0]].from_arrays(fields.pop(f"{part}.{there[0]}"))
         if fields:
-            raise ValueError(f"a Directed encoder has no arrays of {sorted(fields)}")
+            raise ValueError(f"a Augmented encoder has no arrays of {sorted(fields)}")
         encoder = cls(**found)
         encoder._check()
         return encoder
@@ -108,7 +108,7 @@ class Directed(Encoder):
         n_directions, n_features = self.directions.n_bits, self.directions.n_features
         if self.bits.n_features not in (n_directions, n_features + n_directions):
             raise ValueError(
-                f"the bits of a Directed encoder take {n_directions} directions, with or without {n_features} "
+                f"the bits of a Augmented encoder take {n_directions} directions, with or without {n_features} "
                 f"features. Got {self.bits.n_features} columns."
             )
 

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
-from hashgrove.encoders.points import Points
+from hashgrove.numerics.distances import DistancesTo
 
-__all__ = ["Anchors", "nearest_anchors", "truncated_similarities"]
+__all__ = ["AnchorGraph", "nearest_anchors", "truncated_similarities"]
 
 
-def nearest_anchors(X: NDArray[Any], anchors: Points, n_nearest: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def nearest_anchors(
+    X: NDArray[Any], anchors: DistancesTo, n_nearest: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """The ``n_nearest`` anchors of each row, nearest first, and their squared distances."""
-    distances = anchors.squared_distances(X)
+    distances = anchors.squared(X)
     columns = np.argpartition(distances, n_nearest - 1, axis=1)[:, :n_nearest]
     near = np.take_along_axis(distances, columns, axis=1)
     order = np.argsort(near, axis=1, kind="stable")
@@ -36,7 +38,7 @@ def truncated_similarities(squared: NDArray[np.float64], bandwidth: float) -> ND
 
 
 @dataclass(frozen=True, eq=False)
-class Anchors(Encoder):
+class AnchorGraph(Encoder):
     """Scores of y = z(x) w', with z(x) the similarities of x to its nearest anchors, which sum to one.
 
     The score of a bit is a line of y for y <= 0 and another one for y > 0: (1, 1) as slopes and no intercepts is y
@@ -54,7 +56,7 @@ class Anchors(Encoder):
 
     Examples
     --------
-    >>> encoder = Anchors(
+    >>> encoder = AnchorGraph(
     ...     anchors=np.array([[0.0], [2.0], [9.0]]),
     ...     weights=np.array([[-1.0, 1.0, 5.0]]),
     ...     slopes=np.ones((2, 1)),
@@ -84,8 +86,8 @@ class Anchors(Encoder):
         return self.anchors.shape[1]
 
     @cached_property
-    def _points(self) -> Points:
-        return Points(self.anchors)
+    def _points(self) -> DistancesTo:
+        return DistancesTo(self.anchors)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         columns, squared = nearest_anchors(X, self._points, int(self.n_nearest))
@@ -102,7 +104,7 @@ class Anchors(Encoder):
         for encoder in encoders:
             for name in ("anchors", "bandwidth", "n_nearest"):
                 if not np.array_equal(getattr(encoder, name), getattr(first, name)):
-                    raise ValueError(f"Anchors encoders must have the same {name!r} to be concatenated.")
+                    raise ValueError(f"AnchorGraph encoders must have the same {name!r} to be concatenated.")
         return cls(
             anchors=first.anchors,
             weights=np.concatenate([encoder.weights for encoder in encoders]),

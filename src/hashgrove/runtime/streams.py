@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hashgrove.jit import kernel
+from hashgrove.runtime.compiling import kernel
 
 __all__ = ["below", "draw", "stream"]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.base import BaseEstimator
 
-from hashgrove.anchors import Anchors
-from hashgrove.blas import single_threaded_blas
 from hashgrove.encoders import Kernel, Linear
-from hashgrove.jit import chunks
-from hashgrove.parameters import check_counts, check_numbers
+from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.runtime.threads import chunks
 
 __all__ = ["DIRECTIONS", "LabelDirections", "canonical_directions", "linear_directions"]
 
@@ -76,7 +76,7 @@ class LabelDirections(BaseEstimator):  # type: ignore[misc]
         if self.n_anchors is None:
             mean, directions, _ = linear_directions(X, labels, regularisation=self.regularisation)
             return Linear(weights=directions, bias=-directions @ mean)
-        anchors = Anchors.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng, sharpness=1.0)
+        anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng, sharpness=1.0)
         directions, _ = canonical_directions(
             lambda start, stop: anchors.features(X[start:stop]), labels, regularisation=self.regularisation
         )

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashgrove.encoders.points import Points
-from hashgrove.jit import chunks, run
+from hashgrove.numerics.distances import DistancesTo
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["kmeans"]
 
@@ -31,14 +31,14 @@ def kmeans(
     centres = X[rng.choice(len(X), size=min(n_centres, len(X)), replace=False)].astype(np.float64)
     labels = np.full(len(X), -1)
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- it is what is returned
-        points = Points(centres)
+        points = DistancesTo(centres)
 
-        def assign(start: int, stop: int, points: Points = points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-            squared = points.squared_distances(X[start:stop])
+        def assign(start: int, stop: int, points: DistancesTo = points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+            squared = points.squared(X[start:stop])
             nearest = squared.argmin(axis=1)
             return nearest, squared[np.arange(len(nearest)), nearest]
 
-        parts = run(assign, chunks(len(X), max(1, VALUES_PER_CHUNK // len(centres))))
+        parts = run_tasks(assign, chunks(len(X), max(1, VALUES_PER_CHUNK // len(centres))))
         earlier, labels = labels, np.concatenate([nearest for nearest, _ in parts])
         if np.array_equal(earlier, labels):
             break

@@ -18,8 +18,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from hashgrove.jit import chunks, run
-from hashgrove.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
+from hashgrove.runtime.threads import chunks, run_tasks
+from hashgrove.supervision.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
 
 __all__ = ["Affinity", "check_labels", "check_target", "label_indicator"]
 
@@ -195,7 +195,7 @@ class Affinity:
         classes: NDArray[np.int32] | None = None,
         n_jobs: int | None,
     ) -> Affinity:
-        parts = run(draw_rows, chunks(n_points, ROWS_PER_CHUNK), n_jobs=n_jobs)
+        parts = run_tasks(draw_rows, chunks(n_points, ROWS_PER_CHUNK), n_jobs=n_jobs)
         unions = []
         for drawn in zip(*parts, strict=True):
             counts = np.concatenate([counts for counts, _ in drawn])

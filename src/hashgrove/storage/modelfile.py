@@ -21,8 +21,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from hashgrove._version import __version__
-from hashgrove.files import atomic_write
-from hashgrove.formats import FileError, PathLike, one_line
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import FileError, PathLike, one_line
 
 __all__ = ["FORMAT", "ModelFileError", "read", "read_header", "write"]
 
@@ -108,7 +108,7 @@ def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
     >>> read("no-such-file", kind="encoder")
     Traceback (most recent call last):
         ...
-    hashgrove.modelfile._MissingModelFileError: no-such-file: no such file
+    hashgrove.storage.modelfile._MissingModelFileError: no-such-file: no such file
     """
     name = os.fspath(path)
     with _open(name) as (file, fields):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from hashgrove.jit import chunks
+from hashgrove.runtime.threads import chunks
 
 __all__ = ["principal_directions", "with_fixed_signs"]
 

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Kernel
-from hashgrove.encoders.points import Points
-from hashgrove.jit import chunks
+from hashgrove.numerics.distances import DistancesTo
+from hashgrove.runtime.threads import chunks
 
-__all__ = ["Anchors"]
+__all__ = ["GaussianFeatures"]
 
 ROWS_PER_CHUNK = 2048
 GAMMA_ROWS = 2000  # rows whose distances to the anchors give gamma
 
 
 @dataclass(frozen=True, eq=False)
-class Anchors:
-    """Anchors, the width of the kernel, and the mean of the features.
+class GaussianFeatures:
+    """GaussianFeatures, the width of the kernel, and the mean of the features.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Anchors:
     Examples
     --------
     >>> X = np.array([[0.0], [1.0], [3.0]])
-    >>> anchors = Anchors.draw(X, n_anchors=2, gamma=1.0, rng=np.random.default_rng(0))
+    >>> anchors = GaussianFeatures.draw(X, n_anchors=2, gamma=1.0, rng=np.random.default_rng(0))
     >>> anchors.features(X).mean(axis=0).round(12).tolist()
     [0.0, 0.0]
     """
@@ -53,24 +53,24 @@ class Anchors:
         gamma: float | None,
         rng: np.random.Generator,
         sharpness: float = 0.5,
-    ) -> Anchors:
+    ) -> GaussianFeatures:
         """Draw at most ``n_anchors`` rows; gamma None is sharpness / (mean squared distance), 1/2 as in KSH's code."""
         rows = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
         points = X[rows].astype(np.float64)
         if gamma is None:
             some = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
-            scale = float(Points(points).squared_distances(X[some]).mean())
+            scale = float(DistancesTo(points).squared(X[some]).mean())
             gamma = sharpness / scale if scale > 0 else 1.0
-        total, ready = np.zeros(len(points)), Points(points)
+        total, ready = np.zeros(len(points)), DistancesTo(points)
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-            total += np.exp(-gamma * ready.squared_distances(X[start:stop])).sum(axis=0)
+            total += np.exp(-gamma * ready.squared(X[start:stop])).sum(axis=0)
         return cls(points, float(gamma), total / len(X))
 
     def features(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Centred kernel values, shape (n, n_anchors)."""
-        out, ready = np.empty((len(X), len(self.points))), Points(self.points)
+        out, ready = np.empty((len(X), len(self.points))), DistancesTo(self.points)
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-            out[start:stop] = np.exp(-self.gamma * ready.squared_distances(X[start:stop]))
+            out[start:stop] = np.exp(-self.gamma * ready.squared(X[start:stop]))
         out -= self.mean
         return out
 

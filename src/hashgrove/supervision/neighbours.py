@@ -1,4 +1,4 @@
-"""The kernels behind `hashgrove.affinity`: drawing neighbours of each point, and making a relation symmetric.
+"""The kernels behind `Affinity`: drawing neighbours of each point, and making a relation symmetric.
 
 A draw gives rows as (entries of each row, int64; column indices row by row, uint32). The draw of a row depends on the
 seed and the row alone, so chunks of rows can be drawn on any thread.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hashgrove.jit import kernel
-from hashgrove.sampling import below, draw, stream
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.streams import below, draw, stream
 
 __all__ = ["draw_by_class", "draw_by_tags", "draw_of_rows", "interleave", "transpose", "union"]
 

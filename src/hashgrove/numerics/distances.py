@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Points"]
+__all__ = ["DistancesTo"]
 
 
-class Points:
+class DistancesTo:
     """A set of points, made ready for distances to many rows.
 
     ||x||^2 + ||p||^2 - 2 xp loses digits where the data lie far from the origin, so both sides are taken from the
     mean of the points.
 
-    >>> Points(np.array([[0.0], [4.0]])).squared_distances(np.array([[1.0]])).tolist()
+    >>> DistancesTo(np.array([[0.0], [4.0]])).squared(np.array([[1.0]])).tolist()
     [[1.0, 9.0]]
     """
 
@@ -25,7 +25,7 @@ class Points:
         self._points = points - self._centre
         self._norms = np.einsum("ij,ij->i", self._points, self._points)
 
-    def squared_distances(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def squared(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Shape (rows of X, points); never negative."""
         X = X - self._centre
         distances = X @ (-2.0 * self._points.T)

@@ -1,95 +1,22 @@
-"""Files on disk: atomic writes, and feature matrices, labels and codes from .npy, .npz, .csv and .parquet.
+"""Feature matrices, labels and codes in .npy, .npz, .csv and .parquet files.
 
-The four formats themselves are read in `hashgrove.formats`; here is what a matrix, a label file and a code
-file are.
+The four formats themselves are read in `hashgrove.storage.formats`; this module says what a matrix, a label file and a
+code file are.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.formats import FileError, MissingFileError, PathLike, Table, read
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import FileError, PathLike, Table, read
 
-__all__ = [
-    "FileError",
-    "MissingFileError",
-    "atomic_write",
-    "read_codes",
-    "read_labels",
-    "read_matrix",
-    "read_table",
-    "write_matrix",
-]
-
-
-@contextmanager
-def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
-    """Open ``path`` for writing so that it holds its old content or the whole new one, never a part.
-
-    The bytes go to a temporary file in the same folder, which takes the place of ``path`` when the block
-    ends and is removed when the block fails. Links are followed and permissions kept, as a plain ``open``
-    would.
-
-    Parameters
-    ----------
-    path : path
-        A regular file, or a new name in a folder that exists.
-
-    Yields
-    ------
-    file
-        A binary file object.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "greeting"
-    >>> with atomic_write(path) as file:
-    ...     _ = file.write(b"hello")
-    >>> path.read_bytes()
-    b'hello'
-    """
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
-    try:
-        mode = target.stat().st_mode if target.exists() else None
-        if mode is not None and not stat.S_ISREG(mode):
-            raise FileError(f"{os.fspath(path)}: must be a regular file. Got a folder or a device.")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    except OSError as error:
-        raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
-    try:
-        with open(handle, "wb") as file:
-            if mode is not None:
-                os.chmod(temporary, stat.S_IMODE(mode))
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable, on systems where a folder can be synced."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+__all__ = ["read_codes", "read_labels", "read_matrix", "read_table", "write_matrix"]
 
 
 def read_matrix(path: PathLike) -> NDArray[Any]:

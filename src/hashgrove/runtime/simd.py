@@ -42,3 +42,13 @@ def prefetch(typing_context: Any, array: Any, offset: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def popcount(typing_context: Any, word: Any) -> Any:
+    """Number of ones in a uint64, one machine instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate

@@ -1,0 +1,1 @@
+"""Numerical methods that several hashers share; nothing here knows of hashing."""

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from importlib import import_module
+
+import pytest
+
+from hashgrove.runtime import compiling
+from hashgrove.runtime.threads import available_threads, chunks, run_tasks
+
+
+def test_results_are_in_the_order_of_the_tasks():
+    def slow_first(k):
+        time.sleep(0.02 if k == 0 else 0)
+        return k * k
+
+    for n_jobs in (1, 2, 5, None):
+        assert run_tasks(slow_first, [(k,) for k in range(20)], n_jobs=n_jobs) == [k * k for k in range(20)]
+    assert run_tasks(slow_first, []) == []
+
+
+def test_several_threads_work():
+    barrier = threading.Barrier(3, timeout=20)  # breaks unless three tasks run at once
+    run_tasks(barrier.wait, [()] * 3, n_jobs=3)
+
+
+def test_an_error_in_any_task_is_raised():
+    def fail(k):
+        if k == 7:
+            raise ValueError("task 7")
+
+    for n_jobs in (1, 2, 4):
+        with pytest.raises(ValueError, match="task 7"):
+            run_tasks(fail, [(k,) for k in range(20)], n_jobs=n_jobs)
+
+
+def test_a_task_may_run_tasks():
+    def outer(k):
+        return sum(run_tasks(pow, [(k, 2), (k, 3), (k, 4)], n_jobs=2))
+
+    assert run_tasks(outer, [(k,) for k in range(8)], n_jobs=2) == [k**2 + k**3 + k**4 for k in range(8)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_has_threads_of_its_own():
+    run_tasks(time.sleep, [(0,)] * 4, n_jobs=2)  # the pool is there
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run_tasks(pow, [(2, 3)] * 4, n_jobs=2) == [8] * 4 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_chunks_cover_everything_once():
+    assert [k for a, b in chunks(1000, 7) for k in range(a, b)] == list(range(1000))
+
+
+def test_number_of_threads():
+    assert available_threads() == available_threads(-1) >= 1
+    for bad in (0, 1.5, "2"):
+        with pytest.raises(ValueError, match="'n_jobs'"):
+            available_threads(bad)
+
+
+def test_cached_code_is_stale_when_a_source_that_it_imports_has_changed(tmp_path, monkeypatch):
+    """numba alone would run the old code of a kernel that is called from an unchanged file."""
+    (tmp_path / "twice.py").write_text(
+        "from hashgrove.runtime.compiling import kernel\n\n@kernel\ndef twice(x):\n    return 2 * x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    hits = []
+    for digest in ("old", "old", "new", "new"):
+        monkeypatch.setattr("hashgrove.runtime.compiling.source_digest", lambda path, digest=digest: digest)
+        sys.modules.pop("twice", None)
+        twice = import_module("twice").twice
+        assert twice(21) == 42
+        hits.append(sum(twice.stats.cache_hits.values()))
+    assert hits == [0, 1, 0, 1]
+
+
+def test_the_digest_covers_what_is_imported_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "ROOT", tmp_path)
+    for cached in (compiling.source_digest, compiling._imported, compiling._text):
+        monkeypatch.setattr(compiling, cached.__name__, cached.__wrapped__)
+    (tmp_path / "room").mkdir()
+    sources = {"room/__init__": "", "room/a": "from hashgrove.room import (\n    b,\n)\n", "room/b": "", "c": ""}
+    for name, text in sources.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    before = compiling.source_digest(tmp_path / "room/a.py")
+    (tmp_path / "c.py").write_text("changed")
+    assert compiling.source_digest(tmp_path / "room/a.py") == before
+    for name in ("room/__init__", "room/b"):
+        (tmp_path / f"{name}.py").write_text("changed")
+        assert compiling.source_digest(tmp_path / "room/a.py") != before
+        (tmp_path / f"{name}.py").write_text("")
+
+
+def test_a_damaged_cache_is_compiled_anew(tmp_path, monkeypatch):
+    (tmp_path / "thrice.py").write_text(
+        "from hashgrove.runtime.compiling import kernel\n\n@kernel\ndef thrice(x):\n    return 3 * x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(3):
+        sys.modules.pop("thrice", None)
+        assert import_module("thrice").thrice(14) == 42
+        for file in (tmp_path / "__pycache__").glob("thrice*.nb?"):
+            file.write_bytes(file.read_bytes()[:-20])
