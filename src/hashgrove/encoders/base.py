@@ -29,6 +29,7 @@ class Encoder(ABC):
     """
 
     checks_finite: ClassVar[bool] = False
+    accepts_sparse: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
 from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.gaussian import GaussianFeatures
 
 __all__ = ["Kernel"]
 
@@ -53,6 +54,18 @@ class Kernel(Encoder):
     def n_features(self) -> int:
         """Number of columns that `X` must have."""
         return self.support.shape[1]
+
+    @classmethod
+    def on_features(
+        cls, features: GaussianFeatures, weights: NDArray[np.float64], bias: NDArray[np.float64] | float = 0.0
+    ) -> Kernel:
+        """The encoder of bits whose scores are ``features.features(X) @ weights.T + bias``."""
+        return cls(
+            support=features.points,
+            weights=np.ascontiguousarray(weights),
+            bias=np.asarray(bias - weights @ features.mean, dtype=np.float64),
+            gamma=np.array(features.gamma),
+        )
 
     @cached_property
     def _active(self) -> tuple[DistancesTo, NDArray[np.float64]]:
