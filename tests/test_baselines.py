@@ -18,7 +18,8 @@ import naive
 from hashgrove.baselines import BASELINES, ITQ, LSH
 from hashgrove.cli import main
 from hashgrove.codes import unpack
-from hashgrove.hasher import MAX_BITS, load
+from hashgrove.hasher import MAX_BITS
+from hashgrove.storage.models import load
 
 ALL_X, ALL_Y = load_digits(return_X_y=True)
 X, Y = ALL_X[:600], ALL_Y[:600]
@@ -89,7 +90,7 @@ def test_save_load_and_encode_on_the_command_line(baseline, tmp_path, capsys):
 
 @pytest.mark.parametrize("n_bits", [0, -1, 2.5, "8", None])
 def test_number_of_bits_is_checked(baseline, n_bits):
-    with pytest.raises(ValueError, match="The 'n_bits' parameter must be an integer from 1 to 65535"):
+    with pytest.raises(ValueError, match="The 'n_bits' parameter must be an integer from 1 to 65528"):
         baseline(n_bits).fit(X, Y)
 
 

@@ -8,8 +8,8 @@ from sklearn.cross_decomposition import CCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from hashgrove import LabelDirections
-from hashgrove.functions.directions import canonical_directions, linear_directions
-from hashgrove.supervision.affinity import label_indicator
+from hashgrove.numerics.canonical import canonical_directions, linear_directions
+from hashgrove.supervision import ClassLabels
 
 
 def classes_in_a_plane(n=600, n_features=6, n_classes=4, seed=0):
@@ -22,7 +22,7 @@ def classes_in_a_plane(n=600, n_features=6, n_classes=4, seed=0):
 
 def test_of_classes_they_span_what_lda_finds():
     X, y = classes_in_a_plane()
-    mean, directions, correlations = linear_directions(X, label_indicator(y), regularisation=1e-12)
+    mean, directions, correlations = linear_directions(X, ClassLabels(y).indicator(), regularisation=1e-12)
     ours = (X - mean) @ directions[:3].T
     lda = LinearDiscriminantAnalysis(solver="eigen").fit(X, y).transform(X)
     assert (np.diff(correlations) <= 0).all()
@@ -44,9 +44,9 @@ def test_of_tags_they_correlate_as_cca_does():
 def test_rows_in_pieces_give_the_same(monkeypatch):
     X, y = classes_in_a_plane()
     X = X - X.mean(axis=0)
-    whole = canonical_directions(lambda a, b: X[a:b], label_indicator(y), regularisation=1e-4)
-    monkeypatch.setattr("hashgrove.functions.directions.ROWS_PER_CHUNK", 7)
-    pieces = canonical_directions(lambda a, b: X[a:b], label_indicator(y), regularisation=1e-4)
+    whole = canonical_directions(lambda a, b: X[a:b], ClassLabels(y).indicator(), regularisation=1e-4)
+    monkeypatch.setattr("hashgrove.numerics.canonical.ROWS_PER_CHUNK", 7)
+    pieces = canonical_directions(lambda a, b: X[a:b], ClassLabels(y).indicator(), regularisation=1e-4)
     for one, other in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(one[:3], other[:3], rtol=1e-6, atol=1e-9)
 
@@ -56,7 +56,9 @@ def test_a_kernel_sees_rings():
     angle, y = rng.random(400) * 2 * np.pi, np.arange(400) % 2
     X = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (1 + y)[:, None]
     for n_anchors, lowest, highest in ((None, 0.0, 0.2), (50, 0.95, 1.0)):
-        learned = LabelDirections(n_anchors=n_anchors).learn(X, label_indicator(y), np.random.default_rng(0))
+        learned = LabelDirections(n_anchors=n_anchors).directions(
+            X, ClassLabels(y).indicator(), np.random.default_rng(0)
+        )
         correlation = abs(np.corrcoef(learned.scores(X)[:, 0], y)[0, 1])
         assert lowest <= correlation <= highest
 
@@ -64,8 +66,8 @@ def test_a_kernel_sees_rings():
 @pytest.mark.parametrize("n_anchors", [None, 20])
 def test_degenerate_data(n_anchors):
     settings, rng = LabelDirections(n_anchors=n_anchors), np.random.default_rng(0)
-    y = label_indicator(np.arange(10) % 2)
+    y = ClassLabels(np.arange(10) % 2).indicator()
     for X in (np.ones((10, 3)), np.eye(10), np.arange(10.0)[:, None], np.zeros((10, 2), np.uint8)):
-        learned = settings.learn(X, y, rng)
+        learned = settings.directions(X, y, rng)
         assert np.isfinite(learned.scores(X)).all()
         assert 1 <= learned.n_bits <= 2

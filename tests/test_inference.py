@@ -77,29 +77,28 @@ def test_mincut_on_a_larger_graph():
     assert energy(W, field, cut(minimise, W, field)) == energy_by_scipy(W, field)
 
 
-def random_problem(seed, *, n=60, n_classes=4, loss=losses.ksh, n_bits=5):
+def random_problem(seed, *, n=60, n_classes=4, loss=losses.ksh, n_bits=5, weighted=False):
     rng = np.random.default_rng(seed)
     affinity = Affinity.from_labels(rng.integers(0, n_classes, n), n_similar=8, n_dissimilar=8, random_state=seed)
     distances = PairDistances(affinity, n_bits=n_bits + 1)
     bits = rng.choice([-1, 1], (n_bits, n)).astype(np.int8)
     for bit in bits:
         distances.add_bit(bit)
-    return BinaryQuadratic(affinity, distances.values, losses.coefficients(loss, n_bits + 1)), bits
+    weights = rng.integers(0, 5, n) / 4 if weighted else None
+    return BinaryQuadratic(affinity, distances.values, losses.coefficients(loss, n_bits + 1), weights), bits
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("loss", losses.LOSSES.values())
-@pytest.mark.parametrize("seed", range(5))
-def test_one_submodular_block_is_solved_exactly(loss, seed):
+@pytest.mark.parametrize("seed", range(3))
+def test_one_submodular_block_is_solved_exactly(loss, seed, weighted):
     """Points of one class are one block; with everybody else fixed at +1 the cut must find the exhaustive minimum."""
-    problem, bits = random_problem(seed, n=24, n_classes=2, loss=loss)
+    problem, bits = random_problem(seed, n=24, n_classes=2, loss=loss, weighted=weighted)
     block = np.flatnonzero(problem.affinity.classes == 0)[:12]
     A = problem.matrix().toarray()
     z = np.ones(24, np.int8)
     a = problem.affinity
-    _sweep(
-        np.array([0]), np.array([0, len(block)]), block.astype(np.uint32), a.indptr, a.first_dissimilar, a.indices,
-        problem.distances, *problem.coefficients, z,
-    )  # fmt: skip
+    _sweep(np.array([0]), np.array([0, len(block)]), block.astype(np.uint32), *problem.entries, z)
 
     def objective(inside):
         full = np.ones(24)
@@ -108,6 +107,8 @@ def test_one_submodular_block_is_solved_exactly(loss, seed):
 
     assert problem.objective(z) == least(objective, len(block))
     expected = coefficient_matrix(pair_matrix(a), bits, loss)
+    if weighted:
+        expected = expected * np.outer(problem.point_weights, problem.point_weights)
     np.testing.assert_allclose(A / np.abs(A).max(), expected / np.abs(expected).max(), atol=1e-6)
 
 
@@ -127,10 +128,7 @@ def test_a_block_update_never_raises_the_objective(solver, tags):
     z = rng.choice([-1, 1], len(a)).astype(np.int8)
     before, fell = problem.objective(z), False
     for b in [*rng.permutation(len(blocks)), *rng.permutation(len(blocks))]:
-        _sweep(
-            np.array([0]), blocks.indptr[b : b + 2], blocks.members, a.indptr, a.first_dissimilar, a.indices,
-            problem.distances, *problem.coefficients, z,
-        )  # fmt: skip
+        _sweep(np.array([0]), blocks.indptr[b : b + 2], blocks.members, *problem.entries, z)
         after = problem.objective(z)
         assert after <= before
         fell |= after < before
@@ -210,3 +208,24 @@ def test_two_points_only():
     for solver in (BlockGraphCut(), ICM(), Spectral()):
         z = solver.solve(solver.prepare(affinity, np.random.default_rng(0)), problem, np.random.default_rng(0))
         assert z[0] == -z[1]
+
+
+def test_a_point_of_weight_two_counts_like_two_equal_points():
+    """Mean loss and importance of points, from weights and from repetition."""
+    classes, weights = np.array([0, 0, 1, 1, 2]), np.array([1, 2, 1, 2, 1])
+    points = np.repeat(np.arange(5), weights)
+    z = np.array([1, -1, 1, 1, -1], np.int8)
+    everything = {"n_similar": None, "n_dissimilar": None}
+    once = PairDistances(Affinity.from_labels(classes, **everything), n_bits=1, weights=weights / 2)
+    repeated = PairDistances(Affinity.from_labels(classes[points], **everything), n_bits=1)
+    once.add_bit(z)
+    repeated.add_bit(z[points])
+    Y, D = (np.where(classes[:, None] == classes, 1, -1), z[:, None] != z)
+    both = np.outer(weights, weights) * ~np.eye(5, dtype=bool)
+    tables = losses.values(losses.ksh, 1)
+    loss = np.where(Y > 0, tables[0][D.astype(int)], tables[1][D.astype(int)])
+    assert once.mean(*tables) == pytest.approx((both * loss).sum() / both.sum())
+    assert repeated.mean(*tables) == pytest.approx(
+        # copies of a point are similar pairs at distance 0, which a weighted point does not have with itself
+        ((both * loss).sum() + 4 * tables[0][0]) / (both.sum() + 4)
+    )

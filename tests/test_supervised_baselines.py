@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
-from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate
+from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate, load
 from hashgrove.baselines import (
     BASELINES,
     BRE,
@@ -38,9 +38,7 @@ from hashgrove.baselines.classifier_output import ScoredClassifier, code_book
 from hashgrove.baselines.cosdish import solve_quadratic, update_columns
 from hashgrove.baselines.itq import quantising_rotation
 from hashgrove.baselines.sdh import code_step
-from hashgrove.baselines.supervision import ClassSimilarity, Supervision
 from hashgrove.encoders import ClassScores, Kernel, Linear
-from hashgrove.hasher import load
 from hashgrove.numerics.gaussian import GaussianFeatures
 
 X, Y = load_digits(return_X_y=True)
@@ -186,32 +184,6 @@ def test_labels_help_on_real_images(shared_data):
     scores = {name: measure(make(24, random_state=0).fit(gist[train], y[train])) for name, make in QUICK.items()}
     assert min(scores.values()) > itq + 0.01, (scores, itq)
     assert min(scores["classifier"], scores["sdh"], scores["ksh"]) > itq + 0.05, (scores, itq)
-
-
-class TestSupervision:
-    def test_blocks_are_the_relation_of_affinity(self):
-        rows = np.arange(40)
-        for y, make_affinity in ((Y[:40], Affinity.from_labels), (TAGS[:40], Affinity.from_tags)):
-            S = Supervision.from_target(X[:40], y, None, estimator="KSH").block(rows, rows)
-            expected = naive.pair_matrix(make_affinity(y, n_similar=None, n_dissimilar=None)) + np.eye(40)
-            np.testing.assert_array_equal(S, expected)
-            pairs = Supervision.from_target(X[:40], None, sparse.csr_matrix(expected), estimator="KSH")
-            np.testing.assert_array_equal(pairs.block(rows, rows), expected)
-            np.testing.assert_array_equal(pairs.block(rows[3:9], rows[5:]), expected[3:9, 5:])
-
-    def test_products_by_class(self):
-        target = Supervision.from_target(X[:60], Y[:60], None, estimator="KSH")
-        rows, values = np.arange(5, 60), np.random.default_rng(0).normal(size=(55, 3))
-        S, fast = target.block(rows, rows), target.matrix(rows)
-        assert isinstance(fast, ClassSimilarity)
-        np.testing.assert_allclose(fast @ values, S @ values)
-        np.testing.assert_allclose(fast @ values[:, 0], S @ values[:, 0])
-        assert fast.squared_norm == np.square(S).sum()
-
-    def test_only_points_with_pairs_are_drawn(self):
-        target = Supervision.from_target(X[:50], None, ([3, 4], [7, 8], [1, -1]), estimator="KSH")
-        assert target.draw(None, np.random.default_rng(0)).tolist() == [3, 4, 7, 8]
-        assert set(target.draw(2, np.random.default_rng(0))) <= {3, 4, 7, 8}
 
 
 class TestKSH:

@@ -98,7 +98,7 @@ def test_no_warning_at_the_limit_of_iterations(learner):
     ],
 )
 def test_parameters_are_checked_in_prepare(learner, name):
-    with pytest.raises(ValueError, match=f"The '{name}' parameter must be a positive"):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter must be a"):
         learner.prepare(np.eye(3), rng())
 
 

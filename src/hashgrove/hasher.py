@@ -138,11 +138,13 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes of ``X``: uint8, shape (n, ceil(n_bits / 8))."""
-        return self.encoder_.encode(self._rows(X), n_jobs=getattr(self, "n_jobs", None))
+        rows = self._rows(X)
+        return self.encoder_.encode(rows, n_jobs=getattr(self, "n_jobs", None))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Real-valued scores of ``X``, shape (n, n_bits); a bit is one where its score is above zero."""
-        return self.encoder_.scores(self._rows(X), n_jobs=getattr(self, "n_jobs", None))
+        rows = self._rows(X)
+        return self.encoder_.scores(rows, n_jobs=getattr(self, "n_jobs", None))
 
     def _rows(self, X: ArrayLike) -> Any:
         """Rows to encode; the encoder itself asks for finite values, chunk by chunk."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.supervision.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
 from hashgrove.supervision.reading import UNLABELLED, read_classes, read_pairs, read_tags
 
-__all__ = ["Affinity", "refuse_no_pair"]
+__all__ = ["Affinity"]
 
 ROWS_PER_CHUNK = 512
 Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (number of entries per row, column indices row by row)
@@ -187,7 +187,7 @@ class Affinity:
         def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
             return draw_by_tags(*arrays, len(known), int(min_shared), *limits, seed, start, stop)
 
-        return cls._from_draws(draw_rows, known, n_points=len(missing), n_jobs=n_jobs, min_shared=min_shared)
+        return cls._from_draws(draw_rows, known, n_points=len(missing), n_jobs=n_jobs)
 
     @classmethod
     def from_signs(cls, signs: sparse.csr_array, *, n_jobs: int | None = None, **draws: Any) -> Affinity:
@@ -215,20 +215,19 @@ class Affinity:
         n_points: int,
         classes: NDArray[np.int32] | None = None,
         n_jobs: int | None,
-        min_shared: int | None = None,
     ) -> Affinity:
         """Draw the neighbours of the ``known`` points among themselves, and make the draws symmetric."""
         parts = run_tasks(draw_rows, chunks(len(known), ROWS_PER_CHUNK), n_jobs=n_jobs)
         unions = []
-        for drawn, kind in zip(zip(*parts, strict=True), ("similar", "dissimilar"), strict=True):
+        for drawn in zip(*parts, strict=True):
             counts = np.zeros(n_points, np.int64)
             counts[known] = np.concatenate([counts for counts, _ in drawn])
             indices = np.concatenate([indices for _, indices in drawn])
-            if not len(indices):
-                refuse_no_pair(kind, min_shared)
             indices = indices if len(known) == n_points else known[indices].astype(np.uint32)
             unions.append(union(np.concatenate([[0], np.cumsum(counts)]), indices))
         (similar_ptr, similar), (dissimilar_ptr, dissimilar) = unions
+        if not len(similar) + len(dissimilar):
+            raise ValueError("The training points must have at least one known pair. Got none.")
         indices = np.empty(len(similar) + len(dissimilar), np.uint32)
         indptr = similar_ptr + dissimilar_ptr
         first_dissimilar = indptr[:-1] + np.diff(similar_ptr)
@@ -243,11 +242,3 @@ def _read_draws(*, n_similar: Any, n_dissimilar: Any, random_state: Any) -> tupl
         Integer(1, or_none=True).check(name, value)
         limits.append(int(np.iinfo(np.int64).max if value is None else value))
     return (limits[0], limits[1]), np.uint64(check_random_state(random_state).randint(2**31))
-
-
-def refuse_no_pair(kind: str, min_shared: int | None = None) -> NoReturn:
-    """Say that no pair is of this ``kind``, "similar" or "dissimilar", so that nothing can be learned."""
-    hint = ""
-    if min_shared is not None and kind == "similar" and min_shared > 1:
-        hint = f" No two points share {min_shared} tags: try min_shared=1, for example with one-hot tags."
-    raise ValueError(f"The supervision must make some pair of points {kind}. Got no such pair.{hint}")

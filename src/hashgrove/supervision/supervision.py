@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +18,13 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.threads import chunks
-from hashgrove.supervision.affinity import ROWS_PER_CHUNK, Affinity, refuse_no_pair
+from hashgrove.supervision.affinity import ROWS_PER_CHUNK, Affinity
 from hashgrove.supervision.reading import UNLABELLED, is_tags, read_classes, read_pairs, read_tags, read_triplets
+from hashgrove.supervision.similarity import ClassSimilarity, DenseSimilarity, Similarity
 
 __all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]
 
 MIN_SHARED = 2  # tags that similar points share, unless a method says otherwise; as in the paper
-
-
-class Similarity(Protocol):
-    """S of some points among themselves, as far as products with it go."""
-
-    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]: ...
-
-    @property
-    def squared_norm(self) -> float:
-        """Sum of the squares of the entries."""
 
 
 class Supervision(ABC):
@@ -203,7 +193,7 @@ class Tags(Supervision):
             n_dissimilar += (stop - start) * (tags.shape[0] - 1) - similar
             if n_similar and n_dissimilar:
                 return
-        refuse_no_pair("dissimilar" if n_similar else "similar", self.min_shared)
+        _refuse_no_pair("dissimilar" if n_similar else "similar", self.min_shared)
 
     def affinity(self, **draws: Any) -> Affinity:
         """Pairs drawn for each point whose tags are known."""
@@ -253,7 +243,7 @@ class Pairs(Supervision):
         """Raise ValueError unless there are pairs of both kinds."""
         for kind, sign in (("similar", 1), ("dissimilar", -1)):
             if not (self.matrix.data == sign).any():
-                refuse_no_pair(kind)
+                _refuse_no_pair(kind)
 
     def affinity(self, **draws: Any) -> Affinity:
         """Pairs drawn for each point from the known ones, or the user's own."""
@@ -307,46 +297,12 @@ class Target:
         return Pairs(read_pairs(self.affinity, n_points=n_points), weights=weights)
 
 
-@dataclass(frozen=True, eq=False)
-class ClassSimilarity:
-    """S of class labels: S = 2 Z Z' - 1 1' with Z the indicator of classes, so a product costs O(n), not O(n^2).
-
-    >>> (ClassSimilarity(np.array([0, 1, 0])) @ np.array([1.0, 2.0, 4.0])).tolist()
-    [3.0, -3.0, 3.0]
-    """
-
-    classes: NDArray[np.int64]
-
-    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]:
-        columns = values if values.ndim == 2 else values[:, None]
-        product = 2.0 * (self._indicator @ columns)[self.classes] - columns.sum(axis=0)
-        return product if values.ndim == 2 else product[:, 0]
-
-    @cached_property
-    def _indicator(self) -> Any:
-        n_points = len(self.classes)
-        return sparse.csr_array((np.ones(n_points), (self.classes, np.arange(n_points))))
-
-    @property
-    def squared_norm(self) -> float:
-        """Sum of the squares of the entries."""
-        return float(len(self.classes)) ** 2
-
-
-@dataclass(frozen=True, eq=False)
-class DenseSimilarity:
-    """S as an array."""
-
-    values: NDArray[np.float64]
-
-    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]:
-        return self.values @ values
-
-    @property
-    def squared_norm(self) -> float:
-        """Sum of the squares of the entries."""
-        return float(np.square(self.values).sum())
-
-
 def _rows_of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:
     return None if weights is None else weights[rows]
+
+
+def _refuse_no_pair(kind: str, min_shared: int | None = None) -> NoReturn:
+    hint = ""
+    if min_shared is not None and min_shared > 1 and kind == "similar":
+        hint = f" No two points share {min_shared} tags: try min_shared=1, for example with one-hot tags."
+    raise ValueError(f"The supervision must make some pair of points {kind}. Got no such pair.{hint}")
