@@ -17,7 +17,7 @@ from sklearn.base import is_classifier
 
 from hashgrove import losses
 from hashgrove.encoders import Augmented, Encoder
-from hashgrove.encoders.augmented import with_directions
+from hashgrove.encoders.augmented import augmented_rows
 from hashgrove.functions import HASH_FUNCTIONS, Classifier, FittedClassifiers
 from hashgrove.functions.directions import DIRECTIONS, LabelDirections
 from hashgrove.hasher import Hasher
@@ -178,7 +178,7 @@ class FastHash(Hasher):
         directions = self._directions(X, kind, target, seed, start)
         if directions is not None:
             columns, settings = directions
-            X = with_directions(X, columns.scores(X, n_jobs=self.n_jobs), keep_features=settings.keep_features)
+            X = augmented_rows(X, columns.scores(X, n_jobs=self.n_jobs), keep_features=settings.keep_features)
             start = start.bits if isinstance(start, Augmented) else None
 
         data = learner.prepare(X, np.random.default_rng([seed, 0]), earlier=start, n_jobs=self.n_jobs)
