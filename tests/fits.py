@@ -58,7 +58,8 @@ def warm(**settings):
 
 
 def with_directions(kind, **settings):
-    return fasthash(directions=LabelDirections(n_anchors=None if kind == "linear" else 50, **settings))
+    learner = LabelDirections(BoostedTrees(**TREES), n_anchors=None if kind == "linear" else 50, **settings)
+    return fasthash(hash_function=learner)
 
 
 FITS = {

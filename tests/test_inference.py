@@ -97,7 +97,7 @@ def test_one_submodular_block_is_solved_exactly(loss, seed):
     z = np.ones(24, np.int8)
     a = problem.affinity
     _sweep(
-        np.array([0]), np.array([0, len(block)]), block.astype(np.uint32), a.indptr, a.middle, a.indices,
+        np.array([0]), np.array([0, len(block)]), block.astype(np.uint32), a.indptr, a.first_dissimilar, a.indices,
         problem.distances, *problem.coefficients, z,
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_a_block_update_never_raises_the_objective(solver, tags):
     before, fell = problem.objective(z), False
     for b in [*rng.permutation(len(blocks)), *rng.permutation(len(blocks))]:
         _sweep(
-            np.array([0]), blocks.indptr[b : b + 2], blocks.members, a.indptr, a.middle, a.indices,
+            np.array([0]), blocks.indptr[b : b + 2], blocks.members, a.indptr, a.first_dissimilar, a.indices,
             problem.distances, *problem.coefficients, z,
         )  # fmt: skip
         after = problem.objective(z)

@@ -16,7 +16,6 @@ from hashgrove.functions import BoostedTrees as BoostedTrees
 from hashgrove.functions import KernelSVM as KernelSVM
 from hashgrove.functions import LabelDirections as LabelDirections
 from hashgrove.functions import LinearSVM as LinearSVM
-from hashgrove.hasher import load as load
 from hashgrove.index import FlatIndex as FlatIndex
 from hashgrove.inference import ICM as ICM
 from hashgrove.inference import BlockGraphCut as BlockGraphCut
@@ -24,4 +23,5 @@ from hashgrove.inference import Spectral as Spectral
 from hashgrove.metrics import Report as Report
 from hashgrove.metrics import evaluate as evaluate
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
+from hashgrove.storage.models import load as load
 from hashgrove.supervision import Affinity as Affinity

@@ -1,69 +1,136 @@
-"""What every hasher shares: validation, transform, score, save and load.
+"""What every hasher shares: the template of `fit`, transform, score and save.
 
-A hasher learns; an encoder is what it learned. The file holds the encoder, so `load` needs no learner.
+A hasher learns; an encoder is what it learned. A method implements `Hasher._learn` and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hashgrove.encoders import ENCODERS, FEATURE_DTYPES, Encoder
-from hashgrove.features import FeatureExtractor, ImageEncoder, rebuild
-from hashgrove.index import FlatIndex
-from hashgrove.metrics import evaluate
-from hashgrove.storage import modelfile
+from hashgrove.encoders import FEATURE_DTYPES, Encoder
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import Constraint, Integer, check_parameters
+from hashgrove.storage import models
+from hashgrove.supervision import MIN_SHARED, ClassLabels, Supervision, Tags, Target
 
-__all__ = ["Hasher", "load"]
+if TYPE_CHECKING:
+    from hashgrove.features import FeatureExtractor
 
-FEATURES_PREFIX = "features."  # of the names of an extractor's arrays in a model file
-MAX_BITS = 2**16 - 1  # distances are uint16
+__all__ = ["MAX_BITS", "Hasher", "SupervisedHasher"]
+
+MAX_BITS = 8 * 8191  # distances are uint16, and codes are whole bytes
 
 
-class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of all hashers: a scikit-learn transformer from features to packed codes.
 
-    A subclass has the parameters ``n_bits`` and ``random_state``; its `fit` calls `_check_n_bits`, `_seed` and
-    `_check_X(X, reset=True)` and sets `encoder_`. Where the data limit the length of a code it overrides `max_bits` and
-    passes ``X`` to `_check_n_bits`; where nothing is random it says ``seeded = False``. The rest is here.
+    A subclass has the parameters ``n_bits`` and ``random_state`` and implements `_learn`. It declares what its
+    parameters may be in ``constraints``, overrides `max_bits` where the data limit the length of a code, sets
+    ``seeded = False`` where nothing is random, and ``min_samples`` where one row is not enough. The rest is done here.
     """
 
     n_bits: int
     random_state: Any
     encoder_: Encoder
     n_features_in_: int
+    constraints: ClassVar[dict[str, Constraint]] = {"n_bits": Integer(1, MAX_BITS)}
     seeded: ClassVar[bool] = True  # whether `random_state` changes what is learned
+    min_samples: ClassVar[int] = 1  # rows that `fit` needs
     not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose", "callbacks", "warm_start"})
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn the hash functions from the rows of ``X``; ``y`` is ignored.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Finite features.
+        y : ignored
+            It is there because scikit-learn passes it.
+        """
+        return self._fit(X, None)
+
+    def _learn(self, X: NDArray[Any], supervision: Any, rng: np.random.Generator) -> Encoder:
+        """Learn an encoder from checked data; the method itself.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Finite rows of float64, float32 or uint8.
+        supervision : Supervision, or None for a method that learns without labels
+        rng : Generator
+            Made from ``random_state``; the same seed must give the same encoder.
+        """
+        raise NotImplementedError
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
         """The longest code that can be learned from data of this shape."""
         return MAX_BITS
 
-    def _check_X(self, X: ArrayLike, *, reset: bool = False, finite: bool = True, min_samples: int = 1) -> NDArray[Any]:
+    def _fit(self, X: Any, target: Target | None, *, reset: bool = True) -> Self:
+        """The template of every `fit`. If it fails, the hasher is as it was before."""
+        before = dict(vars(self))
+        try:
+            check_parameters(self)
+            X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
+            supervision = None if target is None else self._read(X, target)
+            if supervision is not None and not self._uses_unknown_rows() and not supervision.known.all():
+                X, supervision = X[supervision.known], supervision.subset(supervision.known)
+            self._check_max_bits(*X.shape)
+            rng = np.random.default_rng(self._seed())
+            with single_threaded_blas():
+                self.encoder_ = self._learn(X, supervision, rng)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _read(self, X: Any, target: Target) -> Supervision:
+        return target.read(X, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
+
+    def _accepts_sparse(self) -> bool:
+        """Whether `fit` takes a sparse ``X``."""
+        return False
+
+    def _uses_unknown_rows(self) -> bool:
+        """Whether rows about which the supervision says nothing are learned from, too."""
+        return False
+
+    def _check_X(
+        self, X: Any, *, reset: bool = False, accept_sparse: bool = False, finite: bool = True, min_samples: int = 1
+    ) -> Any:
+        if sparse.issparse(X) and not accept_sparse:
+            raise TypeError(
+                f"The 'X' parameter must be a dense array for {type(self).__name__} with these parameters. Got a "
+                "sparse matrix; reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+            )
         return validate_data(
-            self, X, reset=reset, dtype=FEATURE_DTYPES, ensure_all_finite=finite, ensure_min_samples=min_samples
+            self,
+            X,
+            reset=reset,
+            dtype=FEATURE_DTYPES,
+            accept_sparse="csr" if accept_sparse else False,
+            ensure_all_finite=finite,
+            ensure_min_samples=min_samples,
         )
 
-    def _check_n_bits(self, X: NDArray[Any] | None = None) -> int:
-        """`n_bits` as an integer; with ``X``, also no more than `max_bits` of its shape."""
-        n_bits = self.n_bits
-        if not isinstance(n_bits, int | np.integer) or isinstance(n_bits, bool) or not 1 <= n_bits <= MAX_BITS:
-            raise ValueError(f"The 'n_bits' parameter must be an integer from 1 to {MAX_BITS}. Got {n_bits!r} instead.")
-        if X is not None:
-            limit = self.max_bits(n_samples=X.shape[0], n_features=X.shape[1])
-            if n_bits > limit:
-                raise ValueError(
-                    f"The 'n_bits' parameter must be at most {limit} for {type(self).__name__} with "
-                    f"n_samples={X.shape[0]}, n_features={X.shape[1]}. Got {n_bits} instead. Use fewer bits, or LSH or "
-                    "FastHash, which have no such limit."
-                )
-        return int(n_bits)
+    def _check_max_bits(self, n_samples: int, n_features: int) -> None:
+        limit = self.max_bits(n_samples=n_samples, n_features=n_features)
+        if self.n_bits > limit:
+            raise ValueError(
+                f"The 'n_bits' parameter must be at most {limit} for {type(self).__name__} with "
+                f"n_samples={n_samples}, n_features={n_features}. Got {self.n_bits} instead. Use fewer bits, or LSH or "
+                "FastHash, which have no such limit."
+            )
 
     def _seed(self) -> int:
         """A seed for `numpy.random.default_rng`, from whatever form of ``random_state``."""
@@ -71,25 +138,37 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes of ``X``: uint8, shape (n, ceil(n_bits / 8))."""
-        check_is_fitted(self, "encoder_")  # the encoder itself asks for finite values, chunk by chunk
-        return self.encoder_.encode(self._check_X(X, finite=False), n_jobs=getattr(self, "n_jobs", None))
+        return self.encoder_.encode(self._rows(X), n_jobs=getattr(self, "n_jobs", None))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Real-valued scores of ``X``, shape (n, n_bits); bit = score > 0."""
-        check_is_fitted(self, "encoder_")
-        return self.encoder_.scores(self._check_X(X, finite=False), n_jobs=getattr(self, "n_jobs", None))
+        """Real-valued scores of ``X``, shape (n, n_bits); a bit is one where its score is above zero."""
+        return self.encoder_.scores(self._rows(X), n_jobs=getattr(self, "n_jobs", None))
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+    def _rows(self, X: ArrayLike) -> Any:
+        """Rows to encode; the encoder itself asks for finite values, chunk by chunk."""
+        check_is_fitted(self, "encoder_")
+        return self._check_X(X, accept_sparse=self.encoder_.accepts_sparse, finite=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Columns of what `transform` returns, for `get_feature_names_out`: the bytes of a code."""
+        return -(-self.encoder_.n_bits // 8)
+
+    def score(self, X: ArrayLike, y: Any) -> float:
         """Mean average precision when each row of ``X`` is a query and the other rows are the database.
 
-        It needs nothing but held-out data, so `GridSearchCV` can use it; ties count by their expectation.
+        It needs only held-out data, so `GridSearchCV` can use it. Ties count by their expectation. Rows without a label
+        are left out.
         """
+        from hashgrove.metrics import evaluate
+
         codes = self.transform(X)
-        settings: dict[str, Any] = {
-            "min_shared": getattr(self, "min_shared", 2),
-            "n_jobs": getattr(self, "n_jobs", None),
-        }
-        return evaluate(FlatIndex(codes), codes, y, y, exclude_self=True, knn=None, **settings).map
+        truth = Target(y).read(codes, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
+        codes, truth = codes[truth.known], truth.subset(truth.known)
+        labels: Any = truth.classes if isinstance(truth, ClassLabels) else truth.tags
+        settings: dict[str, Any] = {"min_shared": truth.min_shared} if isinstance(truth, Tags) else {}
+        n_jobs = getattr(self, "n_jobs", None)
+        return evaluate(codes, codes, labels, labels, exclude_self=True, knn=None, n_jobs=n_jobs, **settings).map
 
     def save(self, path: str | os.PathLike[str], *, features: FeatureExtractor | None = None) -> None:
         """Write the encoder and the parameters to one file, atomically; `hashgrove.load` reads it.
@@ -102,56 +181,61 @@ class Hasher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             to codes.
         """
         check_is_fitted(self, "encoder_")
-        names = {kind: name for name, kind in ENCODERS.items()}
-        arrays = self.encoder_.arrays()
-        if type(self.encoder_) not in names or not all(isinstance(array, np.ndarray) for array in arrays.values()):
-            raise ValueError(
-                f"A hasher whose hash functions are {self.encoder_} cannot be saved: a model file holds arrays only, "
-                "no pickled objects. Use a hash function of hashgrove or a linear classifier, or joblib.dump."
-            )
-        header: dict[str, Any] = {
-            "hasher": type(self).__name__,
-            "encoder": names[type(self.encoder_)],
-            "n_bits": self.encoder_.n_bits,
-            "n_features": self.encoder_.n_features,
-            "parameters": {
-                name: value if isinstance(value, bool | int | float | str | None) else repr(value)
-                for name, value in sorted(self.get_params(deep=False).items())
-                if name not in self.not_saved
-            },
-        }
-        if features is not None:
-            check_is_fitted(features, "n_features_")
-            ImageEncoder(features, self.encoder_)  # which checks that they fit together
-            header["features"] = {"name": features.name, "parameters": features.parameters()}
-            arrays |= {FEATURES_PREFIX + name: array for name, array in features.arrays().items()}
-        modelfile.write(path, kind="encoder", header=header, arrays=arrays)
+        parameters = {name: v for name, v in self.get_params(deep=False).items() if name not in self.not_saved}
+        models.save(path, self.encoder_, hasher=type(self).__name__, parameters=parameters, features=features)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
+        tags.input_tags.sparse = self._accepts_sparse()
         return tags
 
 
-def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
-    """Read an encoder from a model file, or an `ImageEncoder` where the file holds the features, too.
+class SupervisedHasher(Hasher):
+    """A hasher that learns from labels, tags, pairs or triplets, which it gets as one `Supervision`.
 
-    The file is untrusted and is checked whole before it is used.
+    Rows about which nothing is known are left out, unless ``semi_supervised`` is set: then `_learn` sees them, too, and
+    ``supervision.known`` tells which they are. A method that cannot learn from pairs sets ``needs_labels``.
     """
-    header, arrays = modelfile.read(path, kind="encoder")
-    encoder_class = ENCODERS.get(str(header.get("encoder")))
-    if encoder_class is None:
-        raise modelfile.ModelFileError(
-            f"{os.fspath(path)}: unknown encoder {header.get('encoder')!r}; this version knows {sorted(ENCODERS)}"
-        )
-    own = {name: array for name, array in arrays.items() if not name.startswith(FEATURES_PREFIX)}
-    try:
-        encoder = encoder_class.from_arrays(own if "features" in header else arrays)
-        if "features" not in header:
-            return encoder
-        others = {name.removeprefix(FEATURES_PREFIX): arrays[name] for name in arrays.keys() - own.keys()}
-        return ImageEncoder(rebuild(path, header["features"], others), encoder)
-    except modelfile.ModelFileError:
-        raise
-    except ValueError as error:
-        raise modelfile.ModelFileError(f"{os.fspath(path)}: {error}") from error
+
+    semi_supervised: ClassVar[bool] = False
+    needs_labels: ClassVar[bool] = False
+
+    def fit(
+        self, X: ArrayLike, y: Any = None, *, affinity: Any = None, triplets: Any = None, unlabelled: Any = None
+    ) -> Self:
+        """Learn the hash functions from the rows of ``X`` and what is known about their similarity.
+
+        Give one of ``y``, ``affinity`` and ``triplets``.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Finite features.
+        y : array of shape (n,) or (n, n_tags), or collections of tags
+            Class labels; or tags, as a matrix (dense or scipy sparse) that is not zero where the row has the tag, or as
+            one set, list or tuple of tags per row. None, NaN and pandas' NA mean that a row has no label.
+        affinity : Affinity, pairs or sparse matrix
+            Pairs instead of labels; see `Affinity.from_pairs`.
+        triplets : array of shape (m, 3)
+            Row numbers (anchor, positive, negative): the anchor is similar to the second row and not to the third.
+        unlabelled : label
+            Another value in ``y`` that means that a row has no label, such as -1.
+        """
+        return self._fit(X, Target(y, affinity, triplets, unlabelled))
+
+    def _read(self, X: Any, target: Target) -> Supervision:
+        if self.needs_labels and target.y is None and (target.affinity is not None or target.triplets is not None):
+            raise ValueError(f"{type(self).__name__} must be given class labels or tags as y. Got pairs or triplets.")
+        supervision = super()._read(X, target)
+        if not self.needs_labels:
+            supervision.check_pairs()
+        return supervision
+
+    def _uses_unknown_rows(self) -> bool:
+        return self.semi_supervised
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

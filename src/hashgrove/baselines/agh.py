@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
@@ -15,8 +15,7 @@ from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.kmeans import kmeans
 from hashgrove.numerics.principal import with_fixed_signs
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_integer
+from hashgrove.runtime.parameters import Constraint, Integer
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["AGH1", "AGH2"]
@@ -76,6 +75,13 @@ class AGH1(Hasher):
     eigenvalues_: NDArray[np.float64]
     n_iter_: int
 
+    min_samples: ClassVar[int] = 2
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_anchors": Integer(2),
+        "n_nearest": Integer(1),
+        "max_iter": Integer(1),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -93,17 +99,12 @@ class AGH1(Hasher):
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
         """The graph has as many eigenvectors as anchors, and one of them is constant."""
-        return max(min(check_integer(self, "n_anchors", at_least=2), n_samples) - 1, 0)
+        return max(min(self.n_anchors, n_samples) - 1, 0)
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Place the anchors, and find the eigenvectors of their graph; ``y`` is ignored."""
-        X = self._check_X(X, reset=True, min_samples=2)
-        n_bits = self._check_n_bits(X)
-        n_nearest, max_iter = check_integer(self, "n_nearest"), check_integer(self, "max_iter")
-        rng = np.random.default_rng(self._seed())
-        anchors, self.n_iter_ = kmeans(X, self.n_anchors, rng, max_iter=max_iter)
-        n_nearest = min(n_nearest, len(anchors))
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> AnchorGraph:
+        n_bits = self.n_bits
+        anchors, self.n_iter_ = kmeans(X, self.n_anchors, rng, max_iter=self.max_iter)
+        n_nearest = min(self.n_nearest, len(anchors))
         Z, bandwidth = _similarities(X, anchors, n_nearest)
         n_functions = self._n_functions(n_bits)
         self.eigenvalues_, weights = _eigenfunctions(Z, n_functions)
@@ -115,7 +116,7 @@ class AGH1(Hasher):
             slopes = np.hstack([slopes, np.repeat([[-1.0], [1.0]], second, axis=1)])
             intercepts = np.hstack([intercepts, thresholds * [[1.0], [-1.0]]])
             weights = np.concatenate([weights, weights[:second]])
-        self.encoder_ = AnchorGraph(
+        return AnchorGraph(
             anchors=anchors,
             weights=weights,
             slopes=slopes,
@@ -123,7 +124,6 @@ class AGH1(Hasher):
             bandwidth=np.array(bandwidth),
             n_nearest=np.array(n_nearest, np.int64),
         )
-        return self
 
     def _n_functions(self, n_bits: int) -> int:
         """Eigenvectors that so many bits are made of."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hashgrove.baselines.supervision import SupervisedHasher
+from hashgrove.encoders import Kernel
+from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
-from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.parameters import check_counts, check_numbers
-from hashgrove.supervision.affinity import Affinity
+from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.supervision import Affinity, Supervision
 
 __all__ = ["BRE"]
 
@@ -73,6 +73,17 @@ class BRE(SupervisedHasher):
 
     objective_: NDArray[np.float64]
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_anchors": Integer(1),
+        "anchors_per_bit": Integer(1),
+        "n_labelled": Integer(1, or_none=True),
+        "n_similar": Integer(1, or_none=True),
+        "n_dissimilar": Integer(1, or_none=True),
+        "gamma": Number(above=0, or_none=True),
+        "n_iter": Integer(1),
+        "min_shared": Integer(1),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -98,19 +109,13 @@ class BRE(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
-        check_counts(
-            self, "n_anchors", "anchors_per_bit", "n_iter", or_none=("n_labelled", "n_similar", "n_dissimilar")
-        )
-        check_numbers(self, or_none=("gamma",))
-        X, target, rng = self._start(X, y, affinity)
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Kernel:
         n_bits = self.n_bits
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-        rows = target.draw(self.n_labelled, rng)
-        limits = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
-        pairs = target.affinity(rows, **limits, seed=int(rng.integers(2**31)))
+        rows = supervision.draw(self.n_labelled, rng)
+        pairs = supervision.subset(rows).affinity(
+            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=int(rng.integers(2**31))
+        )
         ends, wanted = _ends_and_distances(pairs)
         K = np.ascontiguousarray(anchors.features(X[rows]).T)  # one row an anchor
         used = min(self.anchors_per_bit, len(K))
@@ -138,9 +143,8 @@ class BRE(SupervisedHasher):
                 break
         weights = np.zeros((n_bits, len(K)))
         np.put_along_axis(weights, chosen, W, axis=1)
-        self.encoder_ = anchors.encoder(weights)
         self.objective_ = np.array(objective)
-        return self
+        return Kernel.on_features(anchors, weights)
 
 
 @kernel
@@ -202,7 +206,7 @@ def _ends_and_distances(pairs: Affinity) -> tuple[NDArray[np.int64], NDArray[np.
     """First point and wanted distance (0 similar, 1 dissimilar) of each entry."""
     lengths = np.diff(pairs.indptr)
     ends = np.repeat(np.arange(len(pairs)), lengths)
-    similar = np.arange(len(pairs.indices)) < np.repeat(pairs.middle, lengths)
+    similar = np.arange(len(pairs.indices)) < np.repeat(pairs.first_dissimilar, lengths)
     return ends, np.where(similar, 0.0, 1.0)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hashgrove.baselines.itq import quantising_rotation
-from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.encoders import Linear
-from hashgrove.functions.directions import linear_directions
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.hasher import SupervisedHasher
+from hashgrove.numerics.canonical import linear_directions
+from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.supervision import Supervision
 
 __all__ = ["CCAITQ"]
 
@@ -61,6 +61,12 @@ class CCAITQ(SupervisedHasher):
     correlations_: NDArray[np.float64]
     quantisation_error_: NDArray[np.float64]
 
+    needs_labels: ClassVar[bool] = True
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_iter": Integer(1),
+        "regularisation": Number(above=0),
+    }
+
     def __init__(
         self, n_bits: int = 64, *, n_iter: int = 50, regularisation: float = 1e-4, random_state: Any = None
     ) -> None:
@@ -69,14 +75,9 @@ class CCAITQ(SupervisedHasher):
         self.regularisation = regularisation
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``."""
-        check_counts(self, "n_iter")
-        check_numbers(self, "regularisation")
-        X, target, rng = self._start(X, y)
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
         mean, directions, correlations = linear_directions(
-            X, target.indicator(), n_directions=self.n_bits, regularisation=self.regularisation
+            X, supervision.indicator(), n_directions=self.n_bits, regularisation=self.regularisation
         )
         directions *= correlations[:, None]
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
@@ -84,6 +85,5 @@ class CCAITQ(SupervisedHasher):
             projected, n_bits=self.n_bits, n_iter=self.n_iter, rng=rng
         )
         weights = rotation.T @ directions
-        self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
         self.correlations_ = correlations
-        return self
+        return Linear(weights=weights, bias=-weights @ mean)

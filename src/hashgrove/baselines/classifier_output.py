@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import hadamard
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -17,9 +17,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.encoders import ClassScores, Encoder, Linear
-from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.hasher import SupervisedHasher
+from hashgrove.runtime.parameters import Constraint, OneOf
+from hashgrove.supervision import ClassLabels, Supervision
 
 __all__ = ["ClassifierOutput", "ScoredClassifier"]
 
@@ -76,6 +77,11 @@ class ClassifierOutput(SupervisedHasher):
     estimator_: Any
     code_book_: NDArray[np.int8]
 
+    needs_labels: ClassVar[bool] = True
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "scores": OneOf(("decision", "probability")),
+    }
+
     def __init__(
         self, n_bits: int = 64, *, estimator: Any = None, scores: str = "probability", random_state: Any = None
     ) -> None:
@@ -84,27 +90,21 @@ class ClassifierOutput(SupervisedHasher):
         self.scores = scores
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``."""
-        if self.scores not in ("decision", "probability"):
-            raise ValueError(
-                f"The 'scores' parameter must be 'decision' or 'probability'. Got {self.scores!r} instead."
-            )
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Encoder:
         estimator = self.estimator
         if estimator is None:
             estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
         elif not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
             raise ValueError(f"The 'estimator' parameter must be a scikit-learn classifier. Got {estimator!r} instead.")
-        X, target, rng = self._start(X, y)
         estimator = clone(estimator)
         seeds = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
         estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
-        if target.classes is not None:
-            self._fit_quietly(estimator, X, target.classes)
-            shares = np.zeros(int(target.classes.max()) + 1)
+        exclusive = isinstance(supervision, ClassLabels)
+        if isinstance(supervision, ClassLabels):
+            self._fit_quietly(estimator, X, supervision.classes)
+            shares = np.zeros(supervision.n_classes)
         else:
-            tags = target.indicator()
+            tags = supervision.indicator()
             tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # a tag of all or none teaches nothing
             if not tags.shape[1]:
                 raise ValueError("The 'y' parameter must have a tag that some points have and others have not.")
@@ -122,10 +122,9 @@ class ClassifierOutput(SupervisedHasher):
             width=X.shape[1],
             probability=probability,
         )
-        self.encoder_ = linear_form(encoder, X, exclusive=target.classes is not None) or encoder
         self.estimator_ = estimator
         self.code_book_ = book
-        return self
+        return linear_form(encoder, X, exclusive=exclusive) or encoder
 
     def _fit_quietly(self, estimator: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
         with warnings.catch_warnings():

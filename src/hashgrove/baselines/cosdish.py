@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from hashgrove.baselines.supervision import SupervisedHasher, Supervision
-from hashgrove.encoders import Linear
+from hashgrove.encoders import Kernel, Linear
+from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.supervision import ClassLabels, Supervision
 
 __all__ = ["COSDISH"]
 
@@ -79,6 +79,16 @@ class COSDISH(SupervisedHasher):
     codes_: NDArray[np.int8]
     objective_: NDArray[np.float64]
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_columns": Integer(1, or_none=True),
+        "n_rounds": Integer(1),
+        "n_alternations": Integer(1),
+        "n_anchors": Integer(1, or_none=True),
+        "gamma": Number(above=0, or_none=True),
+        "ridge": Number(above=0),
+        "min_shared": Integer(1),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -102,19 +112,14 @@ class COSDISH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
-        check_counts(self, "n_rounds", "n_alternations", or_none=("n_columns", "n_anchors"))
-        check_numbers(self, "ridge", or_none=("gamma",))
-        X, target, rng = self._start(X, y, affinity)
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear | Kernel:
         B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1.0, -1.0)
-        n_classes = 0 if target.classes is None else int(target.classes.max()) + 1
+        n_classes = supervision.n_classes if isinstance(supervision, ClassLabels) else 0
         n_columns = self.n_columns or max(self.n_bits, COLUMNS_PER_CLASS * n_classes)
         objective = np.empty((self.n_rounds, self.n_alternations, 2))
         for round_number in range(self.n_rounds):
-            columns = target.draw(n_columns, rng)
-            S = balanced_columns(target, columns)
+            columns = supervision.draw(n_columns, rng)
+            S = balanced_columns(supervision, columns)
             others = np.ones(len(X), dtype=bool)
             others[columns] = False
             for alternation in range(self.n_alternations):
@@ -130,16 +135,14 @@ class COSDISH(SupervisedHasher):
             spread[spread == 0] = 1.0
             weights, bias = _ridge((X - mean) / spread, B, self.ridge)
             weights /= spread
-            self.encoder_ = Linear(weights=weights, bias=bias - weights @ mean)
-        else:
-            anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-            self.encoder_ = anchors.encoder(*_ridge(anchors.features(X), B, self.ridge))
-        return self
+            return Linear(weights=weights, bias=bias - weights @ mean)
+        anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        return Kernel.on_features(anchors, *_ridge(anchors.features(X), B, self.ridge))
 
 
-def balanced_columns(target: Supervision, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+def balanced_columns(supervision: Supervision, columns: NDArray[np.intp]) -> NDArray[np.float64]:
     """S of all rows and these columns, dissimilar entries scaled so that both kinds weigh the same in sum."""
-    S = target.block(np.arange(len(target)), columns)
+    S = supervision.signs(np.arange(len(supervision)), columns)
     n_similar, n_dissimilar = np.count_nonzero(S > 0), np.count_nonzero(S < 0)
     if n_dissimilar > n_similar:
         S[S < 0] = -n_similar / n_dissimilar

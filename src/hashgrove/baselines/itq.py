@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.principal import principal_directions
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_integer
+from hashgrove.runtime.parameters import Constraint, Integer
 
 __all__ = ["ITQ", "quantising_rotation"]
 
@@ -49,6 +48,10 @@ class ITQ(Hasher):
 
     quantisation_error_: NDArray[np.float64]
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_iter": Integer(1),
+    }
+
     def __init__(self, n_bits: int = 64, *, n_iter: int = 50, random_state: Any = None) -> None:
         self.n_bits = n_bits
         self.n_iter = n_iter
@@ -58,21 +61,14 @@ class ITQ(Hasher):
         """There are no more principal directions than features."""
         return n_features
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Fit the projection and the rotation to ``X``; ``y`` is ignored."""
-        X = self._check_X(X, reset=True)
-        self._check_n_bits(X)
-        check_integer(self, "n_iter")
-        rng = np.random.default_rng(self._seed())
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Linear:
         mean, directions = principal_directions(X, self.n_bits)
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
         rotation, self.quantisation_error_ = quantising_rotation(
             projected, n_bits=self.n_bits, n_iter=self.n_iter, rng=rng
         )
         weights = rotation.T @ directions
-        self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
-        return self
+        return Linear(weights=weights, bias=-weights @ mean)
 
 
 def quantising_rotation(

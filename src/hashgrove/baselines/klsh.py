@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hashgrove.encoders import Kernel
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_integer, check_positive
+from hashgrove.runtime.parameters import Constraint, Integer, Number
 
 __all__ = ["KLSH"]
 
@@ -60,6 +59,13 @@ class KLSH(Hasher):
     (50, 2)
     """
 
+    min_samples: ClassVar[int] = 2
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_support": Integer(2),
+        "subset_size": Integer(1),
+        "gamma": Number(above=0, or_none=True),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -75,15 +81,10 @@ class KLSH(Hasher):
         self.gamma = gamma
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Draw the support and the hyperplanes; ``y`` is ignored."""
-        X = self._check_X(X, reset=True, min_samples=2)
-        self._check_n_bits(X)
-        n_support = min(check_integer(self, "n_support", at_least=2), len(X))
-        subset_size = min(check_integer(self, "subset_size"), n_support // 2)
-        gamma = check_positive(self, "gamma", or_none=True)
-        rng = np.random.default_rng(self._seed())
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Kernel:
+        n_support = min(self.n_support, len(X))
+        subset_size = min(self.subset_size, n_support // 2)
+        gamma = self.gamma
         support = X[np.sort(rng.choice(len(X), size=n_support, replace=False))].astype(np.float64)
         squared = DistancesTo(support).squared(support)
         if gamma is None:
@@ -97,8 +98,7 @@ class KLSH(Hasher):
         # sum_i w_i (k(x, s_i) - mean_j k(x, s_j) - mean_i + mean): the centring of k(x, .) is that of the weights
         bias = weights.sum(axis=1) * means.mean() - weights @ means
         weights -= weights.mean(axis=1, keepdims=True)
-        self.encoder_ = Kernel(support=support, weights=weights, bias=bias, gamma=np.array(gamma))
-        return self
+        return Kernel(support=support, weights=weights, bias=bias, gamma=np.array(gamma, np.float64))
 
 
 def _inverse_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
-from hashgrove.baselines.supervision import SupervisedHasher
+from hashgrove.encoders import Kernel
+from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.supervision import Supervision
 
 __all__ = ["KSH"]
 
@@ -80,6 +81,14 @@ class KSH(SupervisedHasher):
     gains_: NDArray[np.float64]
     n_iter_: int
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_anchors": Integer(1),
+        "n_labelled": Integer(1, or_none=True),
+        "gamma": Number(above=0, or_none=True),
+        "max_iter": Integer(1),
+        "min_shared": Integer(1),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -99,15 +108,10 @@ class KSH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
-        check_counts(self, "n_anchors", "max_iter", or_none=("n_labelled",))
-        check_numbers(self, or_none=("gamma",))
-        X, target, rng = self._start(X, y, affinity)
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Kernel:
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-        rows = target.draw(self.n_labelled, rng)
-        K, S = anchors.features(X[rows]), target.matrix(rows)
+        rows = supervision.draw(self.n_labelled, rng)
+        K, S = anchors.features(X[rows]), supervision.similarity(rows)
         n_rows, n_bits = len(rows), self.n_bits
 
         whitening = _whitening(K) * np.sqrt(n_rows)  # coordinates in which K'K is n_rows times the identity
@@ -138,11 +142,10 @@ class KSH(SupervisedHasher):
             squared[r + 1] = squared[r] - 2.0 * gain + float(n_rows) ** 2
             step = projected.T @ bits[:, r]
             M -= np.outer(step, step)
-        self.encoder_ = anchors.encoder(weights)
         self.objective_ = squared[1:] / (n_bits * n_rows) ** 2
         self.gains_ = gains
         self.n_iter_ = n_iter
-        return self
+        return Kernel.on_features(anchors, weights)
 
 
 def smoothed(

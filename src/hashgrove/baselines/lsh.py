@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
-from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["LSH"]
 
@@ -42,12 +41,9 @@ class LSH(Hasher):
         self.n_bits = n_bits
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Draw the hyperplanes; of ``X`` only the mean is used, of ``y`` nothing."""
-        X = self._check_X(X, reset=True)
-        self._check_n_bits()
-        rng = np.random.default_rng(self._seed())
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Linear:
         weights = rng.standard_normal((self.n_bits, X.shape[1]))
-        self.encoder_ = Linear(weights=weights, bias=-weights @ X.mean(axis=0, dtype=np.float64))
-        return self
+        return Linear(weights=weights, bias=-weights @ np.asarray(X.mean(axis=0, dtype=np.float64)).ravel())
+
+    def _accepts_sparse(self) -> bool:
+        return True

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from hashgrove.encoders import Linear, Tabulated
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.principal import principal_directions, with_fixed_signs
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_choice, check_integer, check_positive
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number
 
 __all__ = ["MDSH"]
 
@@ -94,6 +93,13 @@ class MDSH(Hasher):
     directions_: list[tuple[int, ...]]
     sigma_: float
 
+    min_samples: ClassVar[int] = 2
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "products": Flag(),
+        "sigma": Number(above=0, or_none=True),
+        "n_bins": Integer(3),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -109,23 +115,20 @@ class MDSH(Hasher):
         self.n_bins = n_bins
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Find the eigenfunctions of the directions of ``X``; ``y`` is ignored."""
-        X = self._check_X(X, reset=True, min_samples=2)
-        n_bits, n_bins = self._check_n_bits(X), check_integer(self, "n_bins", at_least=3)
-        sigma = check_positive(self, "sigma", or_none=True)
-        check_choice(self, "products", (True, False))
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Tabulated:
+        n_bits = self.n_bits
         mean, directions = principal_directions(X, X.shape[1])
         rows = X[_spread(len(X), MAX_ROWS)]
         projected = Linear(weights=directions, bias=-directions @ mean).scores(rows)
-        self.sigma_ = _neighbour_distance(rows) if sigma is None else sigma
+        self.sigma_ = _neighbour_distance(rows) if self.sigma is None else float(self.sigma)
         low, high = np.percentile(projected, [OUTLIERS, 100 - OUTLIERS], axis=0)
         high = np.where(high - low > 1e-9 * (high - low).max(), high, low)  # narrower than that is constant
         used = np.flatnonzero(high > low)
         if not used.size:  # all rows are the same: any function of them is constant
             used, high = np.arange(1), low + 1.0
-        tables = {int(d): _eigenfunctions(projected[:, d], low[d], high[d], self.sigma_, n_bins=n_bins) for d in used}
+        tables = {
+            int(d): _eigenfunctions(projected[:, d], low[d], high[d], self.sigma_, n_bins=self.n_bins) for d in used
+        }
         functions = _largest({d: weights for d, (weights, _) in tables.items()}, n_bits, products=self.products)
         rounds = -(-n_bits // len(functions))
         bits: list[Tabulated] = []
@@ -144,11 +147,10 @@ class MDSH(Hasher):
                         ),
                     )
                 )
-        self.encoder_ = Tabulated.concatenate(bits)
         chosen = (functions * rounds)[:n_bits]
         self.eigenvalues_ = np.array([function.weight for function in chosen])
         self.directions_ = [tuple(d for d, _ in function.factors) for function in chosen]
-        return self
+        return Tabulated.concatenate(bits)
 
 
 def _spread(n: int, most: int) -> NDArray[np.intp]:

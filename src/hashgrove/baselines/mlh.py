@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.encoders import Linear
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.hasher import SupervisedHasher
+from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.runtime.threads import chunks
-from hashgrove.supervision.affinity import Affinity
+from hashgrove.supervision import Affinity, Supervision
 
 __all__ = ["MLH"]
 
@@ -78,6 +77,20 @@ class MLH(SupervisedHasher):
     loss_: NDArray[np.float64]
     bound_: NDArray[np.float64]
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "rho": Integer(1, or_none=True),
+        "lam": Number(above=0),
+        "epsilon": Number(above=0, or_none=True),
+        "n_iter": Integer(1),
+        "n_pairs": Integer(1),
+        "batch_size": Integer(1),
+        "learning_rate": Number(above=0),
+        "momentum": Number(low=0),
+        "n_similar": Integer(1),
+        "n_dissimilar": Integer(1),
+        "min_shared": Integer(1),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -109,14 +122,10 @@ class MLH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
-        check_counts(self, "n_iter", "n_pairs", "batch_size", "n_similar", "n_dissimilar", or_none=("rho",))
-        check_numbers(self, "learning_rate", "lam", or_none=("epsilon",), zero=("momentum",))
-        X, target, rng = self._start(X, y, affinity)
-        limits = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
-        pairs = target.affinity(np.arange(len(X)), **limits, seed=int(rng.integers(2**31)))
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
+        pairs = supervision.affinity(
+            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=int(rng.integers(2**31))
+        )
         source = PairSource.of(pairs)
         mean = X.mean(axis=0, dtype=np.float64)
         norms = [np.linalg.norm(X[start:stop] - mean, axis=1) for start, stop in chunks(len(X), ROWS_PER_CHUNK)]
@@ -143,9 +152,8 @@ class MLH(SupervisedHasher):
                 bound = ((bits_a - signs_a) * a).sum() + ((bits_b - signs_b) * b).sum() + table[similar, distance].sum()
                 sums[epoch] += table[similar, true].sum() / epsilon, bound
         weights = W / scale
-        self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
         self.loss_, self.bound_ = (sums / (n_batches * self.batch_size)).T
-        return self
+        return Linear(weights=weights, bias=-weights @ mean)
 
     def _rho(self) -> int:
         return max(1, round(self.n_bits / 4)) if self.rho is None else self.rho
@@ -191,7 +199,7 @@ class PairSource:
     def of(cls, pairs: Affinity) -> PairSource:
         """Source of the pairs of an affinity."""
         runs = []
-        for start, end in ((pairs.indptr[:-1], pairs.middle), (pairs.middle, pairs.indptr[1:])):
+        for start, end in ((pairs.indptr[:-1], pairs.first_dissimilar), (pairs.first_dissimilar, pairs.indptr[1:])):
             points = np.flatnonzero(end > start)
             runs.append((points, start[points], end[points]))
         return cls(pairs.indices, tuple(runs))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from hashgrove.baselines.supervision import SupervisedHasher
+from hashgrove.encoders import Kernel
+from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.supervision import Supervision
 
 __all__ = ["SDH"]
 
@@ -71,6 +72,17 @@ class SDH(SupervisedHasher):
     codes_: NDArray[np.int8]
     objective_: NDArray[np.float64]
 
+    needs_labels: ClassVar[bool] = True
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_anchors": Integer(1),
+        "n_labelled": Integer(1, or_none=True),
+        "gamma": Number(above=0, or_none=True),
+        "n_iter": Integer(1),
+        "regularisation": Number(above=0),
+        "nu": Number(above=0),
+        "ridge": Number(above=0),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -94,15 +106,10 @@ class SDH(SupervisedHasher):
         self.ridge = ridge
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``."""
-        check_counts(self, "n_anchors", "n_iter", or_none=("n_labelled",))
-        check_numbers(self, "regularisation", "nu", "ridge", or_none=("gamma",))
-        X, target, rng = self._start(X, y)
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Kernel:
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-        rows = target.draw(self.n_labelled, rng)
-        Y = target.indicator()[rows]
+        rows = supervision.draw(self.n_labelled, rng)
+        Y = supervision.indicator()[rows]
         K = anchors.features(X[rows])
         centre = K.mean(axis=0)  # not 0 where not all points are learned from
         K -= centre
@@ -121,10 +128,9 @@ class SDH(SupervisedHasher):
             ) / len(rows)
             if iteration < self.n_iter:
                 code_step(B, self.nu * F + Y @ W.T, W @ W.T)
-        self.encoder_ = anchors.encoder(P.T, bias - centre @ P)
         self.codes_ = B.astype(np.int8)
         self.objective_ = objective
-        return self
+        return Kernel.on_features(anchors, P.T, bias - centre @ P)
 
 
 def code_step(B: NDArray[np.float64], Q: NDArray[np.float64], G: NDArray[np.float64]) -> None:

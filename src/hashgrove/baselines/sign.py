@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.principal import principal_directions
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_choice
+from hashgrove.runtime.parameters import Constraint, Flag, OneOf
 
 __all__ = ["SignThreshold"]
 
@@ -49,6 +48,11 @@ class SignThreshold(Hasher):
 
     seeded: ClassVar[bool] = False
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "threshold": OneOf(("mean", "median", "zero")),
+        "pca": Flag(),
+    }
+
     def __init__(
         self, n_bits: int = 64, *, threshold: str = "mean", pca: bool = False, random_state: Any = None
     ) -> None:
@@ -61,16 +65,10 @@ class SignThreshold(Hasher):
         """One a dimension."""
         return n_features
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Take the thresholds from ``X``; ``y`` is ignored."""
-        X = self._check_X(X, reset=True)
-        n_bits = self._check_n_bits(X)
-        check_choice(self, "threshold", ("mean", "median", "zero"))
-        check_choice(self, "pca", (True, False))
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Linear:
+        n_bits = self.n_bits
         weights = principal_directions(X, n_bits)[1] if self.pca else np.eye(n_bits, X.shape[1])
-        self.encoder_ = Linear(weights=weights, bias=-self._thresholds(X, weights))
-        return self
+        return Linear(weights=weights, bias=-self._thresholds(X, weights))
 
     def _thresholds(self, X: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.threshold == "zero":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hashgrove.encoders import Linear, Sinusoid
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.principal import principal_directions
-from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["SPH"]
 
@@ -62,15 +61,14 @@ class SPH(Hasher):
     modes_: NDArray[np.intp]
     eigenvalues_: NDArray[np.float64]
 
+    min_samples: ClassVar[int] = 2
+
     def __init__(self, n_bits: int = 64, *, random_state: Any = None) -> None:
         self.n_bits = n_bits
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Fit the box to ``X``; ``y`` is ignored."""
-        X = self._check_X(X, reset=True, min_samples=2)
-        n_bits = self._check_n_bits(X)
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Sinusoid:
+        n_bits = self.n_bits
         mean, directions = principal_directions(X, min(n_bits, X.shape[1]))
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
         low = projected.min(axis=0)
@@ -87,7 +85,6 @@ class SPH(Hasher):
         chosen = np.argsort(frequency, kind="stable")[:n_bits]
         modes, frequency = modes[chosen], frequency[chosen]
         weights = frequency[:, None] * directions[modes[:, 0]]
-        self.encoder_ = Sinusoid(weights=weights, phase=-weights @ mean - frequency * low[modes[:, 0]])
         self.modes_ = modes
         self.eigenvalues_ = np.square(frequency)
-        return self
+        return Sinusoid(weights=weights, phase=-weights @ mean - frequency * low[modes[:, 0]])

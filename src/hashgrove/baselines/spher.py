@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hashgrove.encoders import Spheres
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_integer
+from hashgrove.runtime.parameters import Constraint, Integer
 
 __all__ = ["SPHER"]
 
@@ -68,6 +67,12 @@ class SPHER(Hasher):
     n_iter_: int
     overlap_deviation_: tuple[float, float]
 
+    min_samples: ClassVar[int] = 2
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "max_samples": Integer(2),
+        "max_iter": Integer(1),
+    }
+
     def __init__(
         self, n_bits: int = 64, *, max_samples: int = 10_000, max_iter: int = 100, random_state: Any = None
     ) -> None:
@@ -76,28 +81,22 @@ class SPHER(Hasher):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Move the centres until the bits are independent; ``y`` is ignored."""
-        X = self._check_X(X, reset=True, min_samples=2)
-        n_bits = self._check_n_bits(X)
-        max_samples, max_iter = check_integer(self, "max_samples", at_least=2), check_integer(self, "max_iter")
-        rng = np.random.default_rng(self._seed())
-        if len(X) > max_samples:
-            X = X[np.sort(rng.choice(len(X), size=max_samples, replace=False))]
+    def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Spheres:
+        n_bits = self.n_bits
+        if len(X) > self.max_samples:
+            X = X[np.sort(rng.choice(len(X), size=self.max_samples, replace=False))]
         X = X.astype(np.float64)
         centres = np.stack([X[rng.integers(len(X), size=POINTS_OF_A_CENTRE)].mean(axis=0) for _ in range(n_bits)])
         radii, overlaps = _balance(X, centres)
         self.n_iter_ = 0
-        while self.n_iter_ < max_iter and not _independent(_deviation(overlaps)):
+        while self.n_iter_ < self.max_iter and not _independent(_deviation(overlaps)):
             excess = (overlaps - 1.0) / (2.0 * n_bits)
             np.fill_diagonal(excess, 0.0)
             centres += excess.sum(axis=1, keepdims=True) * centres - excess @ centres  # sum_j e_ij (c_i - c_j)
             radii, overlaps = _balance(X, centres)
             self.n_iter_ += 1
         self.overlap_deviation_ = _deviation(overlaps)
-        self.encoder_ = Spheres(centres=centres, radii=radii)
-        return self
+        return Spheres(centres=centres, radii=radii)
 
 
 def _balance(X: NDArray[np.float64], centres: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

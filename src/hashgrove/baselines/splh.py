@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from hashgrove.baselines.supervision import SupervisedHasher
 from hashgrove.encoders import Linear
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
+from hashgrove.hasher import SupervisedHasher
+from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.runtime.threads import chunks
+from hashgrove.supervision import Supervision
 
 __all__ = ["SPLH"]
 
@@ -73,6 +73,14 @@ class SPLH(SupervisedHasher):
 
     violated_: NDArray[np.float64]
 
+    semi_supervised: ClassVar[bool] = True
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_labelled": Integer(1, or_none=True),
+        "eta": Number(low=0),
+        "alpha": Number(low=0),
+        "min_shared": Integer(1),
+    }
+
     def __init__(
         self,
         n_bits: int = 64,
@@ -90,17 +98,12 @@ class SPLH(SupervisedHasher):
         self.min_shared = min_shared
         self.random_state = random_state
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None, *, affinity: Any = None) -> Self:
-        """Learn from class labels or a tag matrix ``y``, or from pairs; see `FastHash.fit` for their forms."""
-        check_counts(self, or_none=("n_labelled",))
-        check_numbers(self, zero=("eta", "alpha"))
-        X, target, rng = self._start(X, y, affinity)
-        rows = target.draw(self.n_labelled, rng)
+    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
+        rows = supervision.draw(self.n_labelled, rng)
         mean = X.mean(axis=0, dtype=np.float64)
         C = Residual(X, mean)
         labelled = X[rows] - mean
-        labels = target.block(rows, rows)
+        labels = supervision.signs(rows, rows)
         S = labels.copy()
         n_pairs = np.count_nonzero(labels)
         agreement = np.zeros_like(S)
@@ -119,9 +122,8 @@ class SPLH(SupervisedHasher):
             violated[k] = np.count_nonzero(agreement * labels < 0) / n_pairs
             S -= self.alpha * contradictions(p / max(np.sqrt(np.mean(p**2)), np.finfo(float).tiny), S)
             C.remove(w)
-        self.encoder_ = Linear(weights=weights, bias=-weights @ mean)
         self.violated_ = violated
-        return self
+        return Linear(weights=weights, bias=-weights @ mean)
 
 
 def contradictions(p: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from hashgrove.encoders import Linear
-from hashgrove.hasher import Hasher
+from hashgrove.hasher import Hasher, SupervisedHasher
 from hashgrove.numerics.principal import with_fixed_signs
 from hashgrove.numerics.squared_hinge import SquaredHinge
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_integer, check_positive
+from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.runtime.threads import chunks, run_tasks
+from hashgrove.supervision import Supervision
 
 __all__ = ["STH", "STHs"]
 
@@ -77,6 +76,8 @@ class STH(Hasher):
     """
 
     seeded: ClassVar[bool] = False
+    min_samples: ClassVar[int] = 2
+    constraints: ClassVar[dict[str, Constraint]] = {"n_neighbors": Integer(1), "C": Number(above=0)}
     training_bits_: NDArray[np.bool_]
     eigenvalues_: NDArray[np.float64]
 
@@ -90,26 +91,17 @@ class STH(Hasher):
         """The graph has as many eigenvectors as points, and one of them is constant."""
         return n_samples - 1
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Embed the graph of ``X`` and learn the codes; ``y`` is ignored."""
-        return self._fit(X, lambda X: None)
-
-    def _fit(self, X: ArrayLike, mask_of: Callable[[NDArray[Any]], Mask | None]) -> Self:
-        X = self._check_X(X, reset=True, min_samples=2)
-        n_bits = self._check_n_bits(X)
-        check_positive(self, "C")
-        n_neighbors = min(check_integer(self, "n_neighbors"), len(X) - 1)
-        graph = _neighbour_graph(X, n_neighbors, mask_of(X))
-        self.eigenvalues_, embedding = _laplacian_embedding(graph, n_bits)
+    def _learn(self, X: NDArray[Any], supervision: Supervision | None, rng: np.random.Generator) -> Linear:
+        mask = None if supervision is None else _similar_points(supervision)
+        graph = _neighbour_graph(X, min(self.n_neighbors, len(X) - 1), mask)
+        self.eigenvalues_, embedding = _laplacian_embedding(graph, self.n_bits)
         self.training_bits_ = embedding > np.median(embedding, axis=0)
         signs = np.where(self.training_bits_, 1, -1).astype(np.int8)
         weights, bias = SquaredHinge(X, scale=True).solve_all(signs, C=self.C)
-        self.encoder_ = Linear(weights=weights, bias=bias)
-        return self
+        return Linear(weights=weights, bias=bias)
 
 
-class STHs(STH):
+class STHs(STH, SupervisedHasher):
     """Supervised self-taught hashing: `STH` whose graph links a point to its nearest similar ones only.
 
     Cost and deviations are those of `STH`.
@@ -138,40 +130,19 @@ class STHs(STH):
     (100, 1)
     """
 
+    constraints: ClassVar[dict[str, Constraint]] = {"min_shared": Integer(1)}
+
     def __init__(
         self, n_bits: int = 64, *, n_neighbors: int = 25, C: float = 1.0, min_shared: int = 2, random_state: Any = None
     ) -> None:
         super().__init__(n_bits, n_neighbors=n_neighbors, C=C, random_state=random_state)
         self.min_shared = min_shared
 
-    @single_threaded_blas()
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Embed the graph of similar points; ``y`` is class labels or a tag matrix (dense or scipy sparse)."""
-        return self._fit(X, lambda X: self._similar(X, y))
 
-    def _similar(self, X: NDArray[Any], y: Any) -> Mask:
-        """Which points are similar, for a chunk of rows."""
-        min_shared = check_integer(self, "min_shared")
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None. "
-                "Pass class labels or a tag matrix as y."
-            )
-        check_consistent_length(X, y)
-        y = y if sparse.issparse(y) else np.asarray(y)
-        values = y.data if sparse.issparse(y) else y
-        if values.dtype.kind in "fc" and not np.isfinite(values).all():
-            raise ValueError("Labels and tags must be finite. Got NaN or infinity.")
-        if y.ndim == 2 and y.shape[1] > 1:
-            tags = (sparse.csr_array(y) != 0).astype(np.int32)
-            return lambda start, stop: (tags[start:stop] @ tags.T).toarray() >= min_shared
-        classes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
-        return lambda start, stop: classes[start:stop, None] == classes
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+def _similar_points(supervision: Supervision) -> Mask:
+    """Which points are similar to those of a chunk of rows."""
+    points = np.arange(len(supervision))
+    return lambda start, stop: supervision.signs(points[start:stop], points) > 0
 
 
 def _neighbour_graph(X: NDArray[Any], n_neighbors: int, mask: Mask | None) -> sparse.csr_array:

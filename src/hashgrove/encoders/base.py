@@ -171,7 +171,7 @@ class Encoder(ABC):
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
         """One encoder that gives the bits of all ``encoders``, in their order.
 
-        Arrays that have no axis "bits" must be equal in all of them.
+        All must be of this class, and their arrays without the axis "bits" must be equal.
         """
         joined: dict[str, NDArray[Any]] = {}
         for name, (_, axes) in declared_arrays(cls).items():

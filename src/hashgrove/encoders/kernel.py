@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
 from hashgrove.numerics.distances import DistancesTo
-
-if TYPE_CHECKING:
-    from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.numerics.gaussian import GaussianFeatures
 
 __all__ = ["Kernel"]
 

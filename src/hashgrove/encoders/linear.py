@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -54,11 +53,3 @@ class Linear(Encoder):
         [[0]]
         """
         return cls(weights=np.zeros((1, n_features)), bias=np.array([1.0 if sign > 0 else -1.0]))
-
-    @classmethod
-    def concatenate(cls, encoders: Sequence[Any]) -> Any:
-        """One encoder of all bits. If some encoders are of another class, that class joins them."""
-        for encoder in encoders:
-            if not isinstance(encoder, cls):
-                return type(encoder).concatenate(encoders)
-        return super().concatenate(encoders)

@@ -1,11 +1,16 @@
 """Step 2: one bit becomes one hash function, by any binary classifier (section 4 of the paper).
 
-A learner has ``prepare(X, rng, *, earlier, n_jobs)``, called once a fit, and ``learn(data, z, weights, rng)``, called
-once a bit, which returns an encoder of one bit and the bit (-1, +1) that it really gives on the training rows.
-``earlier`` is the encoder that a warm start extends, or None. ``HASH_FUNCTIONS`` names those that
-`hashgrove.FastHash` takes by name.
+`Learner` is the contract. ``HASH_FUNCTIONS`` names the learners that `hashgrove.FastHash` takes by name: a new learner
+is one file here and one line in that table.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.base import is_classifier
+
+from hashgrove.encoders import Augmented, Encoder
+from hashgrove.functions.base import Learner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
 from hashgrove.functions.directions import LabelDirections
@@ -18,7 +23,37 @@ __all__ = [
     "FittedClassifiers",
     "KernelSVM",
     "LabelDirections",
+    "Learner",
     "LinearSVM",
+    "as_learner",
+    "join",
 ]
 
-HASH_FUNCTIONS = {"trees": BoostedTrees, "linear-svm": LinearSVM, "kernel-svm": KernelSVM}
+HASH_FUNCTIONS: dict[str, type[Learner]] = {
+    "trees": BoostedTrees,
+    "linear-svm": LinearSVM,
+    "kernel-svm": KernelSVM,
+    "directions": LabelDirections,
+}
+
+
+def as_learner(choice: Any, *, parameter: str = "hash_function") -> Learner:
+    """The learner of this name, the learner itself, or one that wraps a scikit-learn classifier."""
+    if isinstance(choice, str) and choice in HASH_FUNCTIONS:
+        return HASH_FUNCTIONS[choice]()
+    if hasattr(choice, "learn") and not isinstance(choice, type):
+        return choice
+    if hasattr(choice, "fit") and not isinstance(choice, type) and is_classifier(choice):
+        return Classifier(choice)
+    raise ValueError(
+        f"The {parameter!r} parameter must be one of {sorted(HASH_FUNCTIONS)}, a learner or a scikit-learn "
+        f"classifier. Got {choice!r} instead."
+    )
+
+
+def join(encoders: Sequence[Any]) -> Encoder:
+    """One encoder that gives the bits of all ``encoders``, in their order; they may be of different classes."""
+    kinds = {type(encoder) for encoder in encoders}
+    if kinds == {Augmented}:
+        return Augmented(directions=encoders[0].directions, bits=join([encoder.bits for encoder in encoders]))
+    return (kinds.pop() if len(kinds) == 1 else FittedClassifiers).concatenate(encoders)

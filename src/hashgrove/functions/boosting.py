@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from hashgrove.encoders.binning import bin_features, fit_bins
 from hashgrove.encoders.trees import MAX_VOTES, Trees
 from hashgrove.functions.tree import Tree, grow
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
+from hashgrove.supervision import Supervision
 
 __all__ = ["BinnedData", "BoostedTrees"]
 
@@ -64,6 +66,16 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_trees": Integer(1, 4096),
+        "max_depth": Integer(1, 64),
+        "features_per_node": Integer(1, or_none=True),
+        "subset": OneOf(("node", "tree")),
+        "trimming": Number(low=0, below=1),
+        "min_points": Integer(0, 2**31),
+        "early_stopping": Flag(),
+    }
+
     def __init__(
         self,
         *,
@@ -83,31 +95,17 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         self.min_points = min_points
         self.early_stopping = early_stopping
 
-    def _check(self) -> None:
-        for name, low, high in (("n_trees", 1, 4096), ("max_depth", 1, 64), ("min_points", 0, 2**31)):
-            number = getattr(self, name)
-            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not low <= number <= high:
-                raise ValueError(
-                    f"The '{name}' parameter must be an integer from {low} to {high}. Got {number!r} instead."
-                )
-        k = self.features_per_node
-        if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1):
-            raise ValueError(f"The 'features_per_node' parameter must be an integer >= 1 or None. Got {k!r} instead.")
-        if self.subset not in ("node", "tree"):
-            raise ValueError(f"The 'subset' parameter must be 'node' or 'tree'. Got {self.subset!r} instead.")
-        if not isinstance(self.trimming, int | float) or not 0 <= self.trimming < 1:
-            raise ValueError(f"The 'trimming' parameter must be a number in [0, 1). Got {self.trimming!r} instead.")
-
     def prepare(
         self,
         X: NDArray[Any],
         rng: np.random.Generator,
         *,
+        supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
     ) -> BinnedData:
-        """Check the parameters and bin the training rows, once a fit."""
-        self._check()
+        """Check the parameters and bin the training rows, once per fit."""
+        check_parameters(self)
         low, scale = (earlier.low, earlier.scale) if isinstance(earlier, Trees) else fit_bins(X)
         return BinnedData(bin_features(X, low, scale, n_jobs=n_jobs), low, scale, n_jobs)
 

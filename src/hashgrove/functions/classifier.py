@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from hashgrove.encoders import Encoder, Linear
+from hashgrove.functions.base import bit_of, is_constant
+from hashgrove.supervision import Supervision
 
 __all__ = ["Classifier", "FittedClassifiers"]
 
-_Rows = tuple[NDArray[Any], int | None]  # training rows, number of threads
+_Rows = tuple[Any, int | None]  # training rows, number of threads
 
 
 class Classifier(BaseEstimator):  # type: ignore[misc]
@@ -43,11 +46,17 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
+    @property
+    def accepts_sparse(self) -> bool:
+        """Whether the classifier takes sparse rows."""
+        return bool(get_tags(self.estimator).input_tags.sparse)
+
     def prepare(
         self,
-        X: NDArray[Any],
+        X: Any,
         rng: np.random.Generator,
         *,
+        supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
     ) -> _Rows:
@@ -66,7 +75,7 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
         """Fit one bit; the encoder, and the bit that it gives."""
         X, n_jobs = data
         encoder: Encoder
-        if np.all(z == z[0]):
+        if is_constant(z):
             encoder = Linear.constant(z[0], n_features=X.shape[1])
         else:
             estimator = clone(self.estimator)
@@ -75,7 +84,7 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
             weighted = weights is not None and has_fit_parameter(estimator, "sample_weight")
             estimator.fit(X, z, **({"sample_weight": weights} if weighted else {}))
             encoder = _as_linear(estimator, X) or FittedClassifiers(parts=(estimator,), width=X.shape[1])
-        return encoder, np.where(encoder.scores(X, n_jobs=n_jobs)[:, 0] > 0, 1, -1).astype(np.int8)
+        return encoder, bit_of(encoder, X, n_jobs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,6 +106,8 @@ class FittedClassifiers(Encoder):
     >>> encoder.scores([[0.0], [1.0]]).tolist()
     [[-0.5, 1.0], [0.5, 1.0]]
     """
+
+    accepts_sparse: ClassVar[bool] = True
 
     parts: tuple[Any, ...]
     width: int

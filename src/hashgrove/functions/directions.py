@@ -1,131 +1,135 @@
-"""Directions that correlate most with the labels: canonical correlation analysis, of the features or of a kernel's."""
+"""Hash functions that see more columns: directions along which the labels differ, of the features or of a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.base import BaseEstimator
 
-from hashgrove.encoders import Kernel, Linear
+from hashgrove.encoders import Augmented, Encoder, Kernel, Linear
+from hashgrove.encoders.augmented import augmented_rows
+from hashgrove.functions.base import Learner
+from hashgrove.numerics.canonical import canonical_directions, linear_directions
 from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import check_counts, check_numbers
-from hashgrove.runtime.threads import chunks
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, check_parameters
+from hashgrove.supervision import Supervision
 
-__all__ = ["DIRECTIONS", "LabelDirections", "canonical_directions", "linear_directions"]
+__all__ = ["LabelDirections"]
 
-ROWS_PER_CHUNK = 8192
-LEAST_CORRELATION = 1e-6  # directions below it have nothing to do with the labels
 
-Rows = Callable[[int, int], NDArray[np.float64]]  # rows from start to stop, less their mean
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """The learner, what it has prepared, and the directions that it sees."""
+
+    learner: Learner
+    data: Any
+    directions: Encoder
 
 
 class LabelDirections(BaseEstimator):  # type: ignore[misc]
-    """What hash functions see beside the features: directions in which the labels differ.
+    """A learner that shows another one directions along which the labels differ, beside the features.
 
     A tree tests one feature at a time. Where classes differ along a sum of many features, as in the last layer of a
-    network, or along a curve, one test of a direction does what many tests of features cannot.
+    network, or along a curve, one test of a direction does what many tests of features cannot. Encoding a row then
+    costs a matrix product as well.
 
     Parameters
     ----------
+    learner : {"trees", "linear-svm", "kernel-svm"}, learner or scikit-learn classifier, default="trees"
+        What learns a bit from the features and the directions.
     n_anchors : int or None, default=1000
-        The directions are of Gaussian features around that many training rows; ``None``: of the features themselves.
+        The directions are those of Gaussian features around this many training rows; ``None`` means directions of the
+        features themselves.
     gamma : float or None, default=None
         Width exp(-gamma d^2) of the Gaussian features; ``None`` is 1 / (mean squared distance to an anchor).
     keep_features : bool, default=True
-        Hash functions see the features, too. Without them trees are learned much faster; better where the features
-        are a network's, worse where they are not.
+        Whether the learner sees the features, too. Without them trees are learned much faster; the codes are often
+        better where the features come from a network, and worse where they do not.
     regularisation : float, default=1e-4
         Added to the covariances, in units of their mean variance.
 
     Examples
     --------
-    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
-    >>> labels = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> direction = LabelDirections(n_anchors=None).learn(X, labels, np.random.default_rng(0))
-    >>> direction.scores(X).round(1).ravel().tolist()
-    [-1.0, -1.0, 1.0, 1.0]
+    >>> from sklearn.datasets import load_digits
+    >>> from hashgrove import BoostedTrees, FastHash
+    >>> X, y = load_digits(return_X_y=True)
+    >>> trees = BoostedTrees(n_trees=5)
+    >>> hasher = FastHash(8, hash_function=LabelDirections(trees, n_anchors=50), random_state=0).fit(X[:500], y[:500])
+    >>> hasher.transform(X[500:]).shape
+    (1297, 1)
     """
+
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "n_anchors": Integer(1, or_none=True),
+        "gamma": Number(above=0, or_none=True),
+        "keep_features": Flag(),
+        "regularisation": Number(above=0),
+    }
 
     def __init__(
         self,
+        learner: Any = "trees",
         *,
         n_anchors: int | None = 1000,
         gamma: float | None = None,
         keep_features: bool = True,
         regularisation: float = 1e-4,
     ) -> None:
+        self.learner = learner
         self.n_anchors = n_anchors
         self.gamma = gamma
         self.keep_features = keep_features
         self.regularisation = regularisation
 
+    def prepare(
+        self,
+        X: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        supervision: Supervision | None = None,
+        earlier: Encoder | None = None,
+        n_jobs: int | None = None,
+    ) -> _Shown:
+        """Find the directions, or keep those of a warm start, and prepare the other learner for the wider rows."""
+        from hashgrove.functions import as_learner
+
+        check_parameters(self)
+        learner = as_learner(self.learner, parameter="learner")
+        if earlier is None:
+            if supervision is None:
+                raise ValueError("LabelDirections must be given labels to find directions. Got none.")
+            directions: Encoder = self.directions(X, supervision.indicator(), rng)
+            bits = None
+        elif isinstance(earlier, Augmented) and earlier.keeps_features == self.keep_features:
+            directions, bits = earlier.directions, earlier.bits
+        else:
+            raise ValueError("The 'hash_function' parameter must show the same columns as before with warm_start=True.")
+        columns = augmented_rows(X, directions.scores(X, n_jobs=n_jobs), keep_features=self.keep_features)
+        data = learner.prepare(columns, rng, supervision=supervision, earlier=bits, n_jobs=n_jobs)
+        return _Shown(learner, data, directions)
+
+    def learn(
+        self, data: _Shown, z: NDArray[np.int8], weights: NDArray[np.float64] | None, rng: np.random.Generator
+    ) -> tuple[Augmented, NDArray[np.int8]]:
+        """Learn one bit from the wider rows; the encoder takes the features alone."""
+        encoder, bit = data.learner.learn(data.data, z, weights, rng)
+        return Augmented(directions=data.directions, bits=encoder), bit
+
     @single_threaded_blas()
-    def learn(self, X: NDArray[Any], labels: NDArray[np.float64], rng: np.random.Generator) -> Kernel | Linear:
+    def directions(self, X: NDArray[Any], labels: NDArray[np.float64], rng: np.random.Generator) -> Kernel | Linear:
         """The directions, as an encoder whose scores are the place of a row along each of them.
 
-        ``labels`` has one column a class or tag, 1 where the row has it.
+        ``labels`` has one column per class or tag, with 1 where the row has it.
         """
-        check_counts(self, or_none=("n_anchors",))
-        check_numbers(self, "regularisation", or_none=("gamma",))
         if self.n_anchors is None:
             mean, directions, _ = linear_directions(X, labels, regularisation=self.regularisation)
             return Linear(weights=directions, bias=-directions @ mean)
-        anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng, sharpness=1.0)
+        features = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng, sharpness=1.0)
         directions, _ = canonical_directions(
-            lambda start, stop: anchors.features(X[start:stop]), labels, regularisation=self.regularisation
+            lambda start, stop: features.features(X[start:stop]), labels, regularisation=self.regularisation
         )
-        return anchors.encoder(directions)
-
-
-DIRECTIONS: dict[str, Callable[..., LabelDirections]] = {
-    "linear": partial(LabelDirections, n_anchors=None),
-    "kernel": LabelDirections,
-}
-
-
-def linear_directions(
-    X: NDArray[Any], Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of the rows of X, and the `canonical_directions` of the features as they are."""
-    mean = X.mean(axis=0, dtype=np.float64)
-    found = canonical_directions(
-        lambda start, stop: X[start:stop] - mean, Y, regularisation=regularisation, n_directions=n_directions
-    )
-    return mean, *found
-
-
-def canonical_directions(
-    rows: Rows, Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Directions of unit variance that correlate most with Y, and their correlations, largest first.
-
-    There are at most as many as columns of Y, and for classes one less. ``rows`` gives a few rows at a time, so that
-    they need not be in memory together.
-    """
-    Y = Y - Y.mean(axis=0)
-    xx: Any = 0.0
-    xy: Any = 0.0
-    for start, stop in chunks(len(Y), ROWS_PER_CHUNK):
-        part = rows(start, stop)
-        xx = xx + part.T @ part
-        xy = xy + part.T @ Y[start:stop]
-    xx, xy, yy = xx / len(Y), xy / len(Y), Y.T @ Y / len(Y)
-    for covariance in (xx, yy):
-        variance = np.trace(covariance) / len(covariance)
-        covariance[np.diag_indices(len(covariance))] += regularisation * variance if variance > 0 else 1.0
-    explained = xy @ cho_solve(cho_factor(yy), xy.T)
-    n_kept = min(len(xx), len(yy) if n_directions is None else min(n_directions, len(yy)))
-    squares, vectors = eigh(explained, xx, subset_by_index=(len(xx) - n_kept, len(xx) - 1))
-    correlations = np.sqrt(np.maximum(squares[::-1], 0.0))
-    kept = correlations > LEAST_CORRELATION
-    kept[0] = True
-    directions = vectors.T[::-1][kept]
-    largest = np.abs(directions).argmax(axis=1)
-    directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]  # LAPACK leaves the sign open
-    return np.ascontiguousarray(directions), correlations[kept]
+        return Kernel.on_features(features, directions)

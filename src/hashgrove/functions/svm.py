@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,10 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 
 from hashgrove.encoders import Encoder, Kernel, Linear
+from hashgrove.functions.base import bit_of, is_constant
 from hashgrove.numerics.squared_hinge import SquaredHinge
+from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
+from hashgrove.supervision import Supervision
 
 __all__ = ["KernelSVM", "LinearSVM"]
 
@@ -62,6 +64,13 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
     [-1, -1, 1, 1]
     """
 
+    accepts_sparse: ClassVar[bool] = True
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "C": Number(above=0, or_none=True),
+        "max_iter": Integer(1),
+        "tol": Number(above=0),
+    }
+
     def __init__(self, *, C: float | None = None, max_iter: int = 1000, tol: float = 1e-4) -> None:
         self.C = C
         self.max_iter = max_iter
@@ -72,13 +81,12 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
         X: NDArray[Any],
         rng: np.random.Generator,
         *,
+        supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
     ) -> _Scaled:
         """Scale the features, once for all bits."""
-        _check_positive(self, ("C",), Real, or_none=True)
-        _check_positive(self, ("tol",), Real)
-        _check_positive(self, ("max_iter",), Integral)
+        check_parameters(self)
         return _Scaled(X, SquaredHinge(X, scale=True), n_jobs)
 
     def learn(
@@ -89,13 +97,13 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
         rng: np.random.Generator,
     ) -> tuple[Linear, NDArray[np.int8]]:
         """Fit one bit; the hyperplane, and the bit that it gives."""
-        if _is_constant(z):
+        if is_constant(z):
             encoder = Linear.constant(z[0], n_features=data.X.shape[1])
         else:
             C = 1e6 / len(z) if self.C is None else self.C
             weight, intercept = data.scaled.solve(z, C=C, max_iter=self.max_iter, tol=self.tol)
             encoder = Linear(weights=weight[None], bias=np.array([intercept]))
-        return encoder, _bit(encoder, data.X, data.n_jobs)
+        return encoder, bit_of(encoder, data.X, data.n_jobs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +150,14 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
     [-1, 1, 1, -1]
     """
 
+    constraints: ClassVar[dict[str, Constraint]] = {
+        "C": Number(above=0, or_none=True),
+        "gamma": Number(above=0, or_none=True),
+        "n_support": Integer(1, or_none=True),
+        "max_iter": Integer(-1),
+        "tol": Number(above=0, or_none=True),
+    }
+
     def __init__(
         self,
         *,
@@ -162,14 +178,14 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         X: NDArray[Any],
         rng: np.random.Generator,
         *,
+        supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
     ) -> _Supported:
         """Choose gamma and, with a budget, draw the landmarks and map all rows, once for all bits."""
-        _check_positive(self, ("C", "gamma", "tol"), Real, or_none=True)
-        _check_positive(self, ("n_support",), Integral, or_none=True)
-        if self.max_iter != -1:
-            _check_positive(self, ("max_iter",), Integral)
+        check_parameters(self)
+        if self.max_iter == 0:
+            Integer(1).check("max_iter", self.max_iter)
         X = X.astype(np.float64)
         gamma = np.array(self._gamma(X, rng, earlier, n_jobs), np.float64)
         if self.n_support is None:
@@ -203,7 +219,7 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         """Fit one bit; the kernel machine, and the bit that it gives."""
         C = 1e5 / len(z) if self.C is None else self.C
         weight, intercept = np.zeros(len(data.support)), float(z[0])
-        if _is_constant(z):
+        if is_constant(z):
             pass
         elif data.whitening is None or data.mapped is None:
             svm = SVC(C=C, gamma=float(data.gamma), max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
@@ -217,7 +233,7 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
             coefficients, intercept = data.mapped.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
             weight = data.whitening @ coefficients
         encoder = Kernel(support=data.support, weights=weight[None], bias=np.array([intercept]), gamma=data.gamma)
-        return encoder, _bit(encoder, data.X, data.n_jobs)
+        return encoder, bit_of(encoder, data.X, data.n_jobs)
 
 
 def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: int | None) -> float:
@@ -229,19 +245,3 @@ def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: i
     distances = neighbours.kneighbors(X[rows])[0]
     mean = float(np.mean(distances[:, 1:] ** 2))  # the first one is the row itself
     return 1.0 / mean if mean > 0 else 1.0
-
-
-def _is_constant(z: NDArray[np.int8]) -> bool:
-    return bool(np.all(z == z[0]))
-
-
-def _bit(encoder: Encoder, X: NDArray[Any], n_jobs: int | None) -> NDArray[np.int8]:
-    return np.where(encoder.scores(X, n_jobs=n_jobs)[:, 0] > 0, 1, -1).astype(np.int8)
-
-
-def _check_positive(learner: Any, names: tuple[str, ...], kind: Any, *, or_none: bool = False) -> None:
-    for name in names:
-        value: Any = getattr(learner, name)
-        if not (or_none if value is None else isinstance(value, kind) and 0 < value < np.inf):
-            what = ("a positive integer" if kind is Integral else "a positive number") + " or None" * or_none
-            raise ValueError(f"The {name!r} parameter must be {what}. Got {value!r} instead.")

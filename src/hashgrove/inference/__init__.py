@@ -1,13 +1,25 @@
 """Step 1: the best values of one bit, min z'Az over z in {-1, +1}^n (section 3 of the paper).
 
-A solver has ``prepare(affinity, rng)``, called once a fit, and ``solve(state, problem, rng)``, called once a bit.
-``SOLVERS`` names those that `hashgrove.FastHash` takes by name.
+`Solver` is the contract. ``SOLVERS`` names those that `hashgrove.FastHash` takes by name: a new solver is one file here
+and one line in that table.
 """
 
+from typing import Any
+
+from hashgrove.inference.base import Solver
 from hashgrove.inference.graph_cut import ICM, BlockGraphCut
 from hashgrove.inference.quadratic import BinaryQuadratic, PairDistances
 from hashgrove.inference.spectral import Spectral
 
-__all__ = ["ICM", "SOLVERS", "BinaryQuadratic", "BlockGraphCut", "PairDistances", "Spectral"]
+__all__ = ["ICM", "SOLVERS", "BinaryQuadratic", "BlockGraphCut", "PairDistances", "Solver", "Spectral", "as_solver"]
 
-SOLVERS = {"block-gc": BlockGraphCut, "icm": ICM, "spectral": Spectral}
+SOLVERS: dict[str, type[Solver]] = {"block-gc": BlockGraphCut, "icm": ICM, "spectral": Spectral}
+
+
+def as_solver(choice: Any) -> Solver:
+    """The solver of this name, or the solver itself."""
+    if isinstance(choice, str) and choice in SOLVERS:
+        return SOLVERS[choice]()
+    if hasattr(choice, "solve") and not isinstance(choice, type):
+        return choice
+    raise ValueError(f"The 'inference' parameter must be one of {sorted(SOLVERS)} or a solver. Got {choice!r} instead.")

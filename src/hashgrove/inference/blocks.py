@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.supervision.affinity import Affinity
+from hashgrove.supervision import Affinity
 
 __all__ = ["Blocks", "class_blocks", "greedy_blocks", "single_blocks"]
 
@@ -46,11 +46,11 @@ def greedy_blocks(affinity: Affinity, rng: np.random.Generator) -> Blocks:
     those with a block too, and then every point without one, in random order.
     """
     order = rng.permutation(len(affinity)).astype(np.uint32)
-    return Blocks(*_greedy(affinity.indptr, affinity.middle, affinity.indices, order))
+    return Blocks(*_greedy(affinity.indptr, affinity.first_dissimilar, affinity.indices, order))
 
 
 @kernel
-def _greedy(indptr, middle, indices, order):
+def _greedy(indptr, first_dissimilar, indices, order):
     """Admitting a point marks its dissimilar points, so a candidate costs one look: O(pairs + blocks x open points)."""
     n = len(order)
     block_of = np.full(n, -1, np.int64)  # the last block that took the point
@@ -63,7 +63,7 @@ def _greedy(indptr, middle, indices, order):
     block = 0
     while n_open > 0:
         root = open_points[0]
-        similar = indices[indptr[root] : middle[root]]
+        similar = indices[indptr[root] : first_dissimilar[root]]
         for t in range(1 + len(similar) + n_open):
             if t == 0:
                 j = root
@@ -75,7 +75,7 @@ def _greedy(indptr, middle, indices, order):
                 continue
             block_of[j] = block
             members.append(j)
-            for e in range(middle[j], indptr[j + 1]):
+            for e in range(first_dissimilar[j], indptr[j + 1]):
                 forbidden[indices[e]] = block
         still_open = 0
         for t in range(n_open):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,10 @@ from sklearn.base import BaseEstimator
 
 from hashgrove.inference.blocks import Blocks, class_blocks, greedy_blocks, single_blocks
 from hashgrove.inference.mincut import minimise
-from hashgrove.inference.quadratic import BinaryQuadratic
+from hashgrove.inference.quadratic import BinaryQuadratic, coefficient
 from hashgrove.runtime.compiling import kernel
-from hashgrove.supervision.affinity import Affinity
+from hashgrove.runtime.parameters import Constraint, Integer, OneOf, check_parameters
+from hashgrove.supervision import Affinity
 
 __all__ = ["ICM", "BlockGraphCut"]
 
@@ -21,31 +22,25 @@ STARTS = {"ones": 1, "zeros": 0}
 
 
 class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
+    constraints: ClassVar[dict[str, Constraint]] = {"n_sweeps": Integer(1), "start": OneOf(tuple(STARTS))}
+
     def __init__(self, *, n_sweeps: int = 2, start: str = "ones") -> None:
         self.n_sweeps = n_sweeps
         self.start = start
 
     def prepare(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
-        """Check the parameters, and make the blocks, once a fit."""
-        if not isinstance(self.n_sweeps, Integral) or self.n_sweeps < 1:
-            raise ValueError(f"The 'n_sweeps' parameter must be a positive integer. Got {self.n_sweeps!r} instead.")
-        if self.start not in STARTS:
-            raise ValueError(f"The 'start' parameter must be one of {sorted(STARTS)}. Got {self.start!r} instead.")
+        """Check the parameters and make the blocks, once per fit."""
+        check_parameters(self)
         return self._blocks(affinity, rng)
 
     @abstractmethod
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks: ...
 
     def solve(self, state: Blocks, problem: BinaryQuadratic, rng: np.random.Generator) -> NDArray[np.int8]:
-        """The values of one bit, -1 or +1 a point."""
-        a = problem.affinity
-        z = np.full(len(a), STARTS[self.start], np.int8)
+        """The values of one bit: -1 or +1 for each point."""
+        z = np.full(len(problem.affinity), STARTS[self.start], np.int8)
         for _ in range(self.n_sweeps):
-            order = rng.permutation(len(state))
-            _sweep(
-                order, state.indptr, state.members, a.indptr, a.middle, a.indices, problem.distances,
-                *problem.coefficients, z,
-            )  # fmt: skip
+            _sweep(rng.permutation(len(state)), state.indptr, state.members, *problem.entries, z)
         return z
 
 
@@ -58,10 +53,11 @@ class BlockGraphCut(_BlockSearch):
     Parameters
     ----------
     n_sweeps : int, default=2
-        Passes over all blocks, in a new random order each.
+        Passes over all blocks, each in a new random order.
     start : {"ones", "zeros"}, default="ones"
-        Where a bit starts. With ones, as in the authors' code, the first blocks are set against points that are all
-        +1; with zeros, against none but the blocks that are set already, which ends lower.
+        The values of the points before the first pass. With ones, as in the authors' code, the first blocks are solved
+        against points that are all +1. With zeros they are solved only against blocks that have been set already,
+        which gives a lower objective.
     """
 
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
@@ -76,10 +72,12 @@ class ICM(_BlockSearch):
 
 
 @kernel
-def _sweep(order, block_ptr, members, indptr, middle, indices, distances, similar, dissimilar, z):
+def _sweep(
+    order, block_ptr, members, indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights, z
+):
     """Solve each block in ``order`` exactly, with the rest of ``z`` (int8, updated) as it is. O(entries) and the cuts.
 
-    Similar pairs inside the block are edges, everything else that a point of the block is paired with is its field
+    Similar pairs inside the block are edges; every other pair of a point in the block adds to the field of that point
     (equations 17 and 18 of the paper, halved).
     """
     n = len(z)
@@ -88,11 +86,11 @@ def _sweep(order, block_ptr, members, indptr, middle, indices, distances, simila
         size = edges = 0
         for t in range(block_ptr[b], block_ptr[b + 1]):
             size += 1
-            edges += middle[members[t]] - indptr[members[t]]
+            edges += first_dissimilar[members[t]] - indptr[members[t]]
         largest = max(largest, size)
         entries = max(entries, edges)
     outside = np.uint32(n)
-    position = np.full(n, outside, np.uint32)  # of a point in the block at hand
+    position = np.full(n, outside, np.uint32)  # of a point in the present block
     field = np.empty(largest, np.int64)
     values = np.empty(largest, np.int8)
     edge_ptr = np.zeros(largest + 1, np.int64)
@@ -107,17 +105,17 @@ def _sweep(order, block_ptr, members, indptr, middle, indices, distances, simila
         for t in range(size):
             i = np.uint64(block[t])
             total = np.int64(0)
-            for e in range(np.uint64(indptr[i]), np.uint64(middle[i])):
+            for e in range(np.uint64(indptr[i]), np.uint64(first_dissimilar[i])):
                 j = indices[e]
-                a = similar[distances[e]]
+                a = coefficient(similar, distances[e], point_weights, i, j)
                 if position[j] != outside:
                     heads[filled] = position[j]
                     weights[filled] = -a
                     filled += np.uint64(1)
                 else:
                     total += a * z[j]
-            for e in range(np.uint64(middle[i]), np.uint64(indptr[i + np.uint64(1)])):
-                total += dissimilar[distances[e]] * z[indices[e]]
+            for e in range(np.uint64(first_dissimilar[i]), np.uint64(indptr[i + np.uint64(1)])):
+                total += coefficient(dissimilar, distances[e], point_weights, i, indices[e]) * z[indices[e]]
             field[t] = total
             edge_ptr[t + 1] = filled
         minimise(edge_ptr[: size + 1], heads, weights, field[:size], values[:size])

@@ -1,6 +1,7 @@
 """The quadratic problem of one bit, without its matrix: one small integer per pair, and two tables per bit.
 
-The distance of a pair in the bits so far is all that a loss sees of the past, so a_ij is a table look-up in it.
+All that a loss sees of the earlier bits is the distance of a pair in them, so a_ij is a look-up in a table of that
+distance, times the weights of both points where points are weighted: a point of weight 2 counts like two equal points.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from scipy import sparse
 from hashgrove.losses import Coefficients
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
-from hashgrove.supervision.affinity import Affinity
+from hashgrove.supervision import Affinity
 
-__all__ = ["BinaryQuadratic", "PairDistances"]
+__all__ = ["BinaryQuadratic", "PairDistances", "coefficient"]
 
 ROWS_PER_CHUNK = 2048
 
@@ -30,112 +31,147 @@ class PairDistances:
     affinity : Affinity
         The pairs.
     n_bits : int
-        The number of bits that there will be: one byte a pair up to 255 bits, two above.
+        The number of bits that there will be: one byte per pair up to 255 bits, two above.
+    weights : array of shape (n_points,), optional
+        How much each point counts in `mean`.
     n_jobs : int, optional
         Threads.
     """
 
-    def __init__(self, affinity: Affinity, *, n_bits: int, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        affinity: Affinity,
+        *,
+        n_bits: int,
+        weights: NDArray[np.float64] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.affinity = affinity
         self.values: NDArray[Any] = np.zeros(len(affinity.indices), np.uint8 if n_bits < 256 else np.uint16)
         self.n_bits = 0
+        self.weights = weights
         self.n_jobs = n_jobs
 
     def add_bit(self, z: NDArray[np.int8]) -> None:
-        """Add one where the ends of a pair differ in ``z``."""
+        """Add one where the two points of a pair differ in ``z``."""
         a = self.affinity
         tasks = [(a.indptr, a.indices, z, self.values, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)]
         run_tasks(_add_bit, tasks, n_jobs=self.n_jobs)
         self.n_bits += 1
 
     def mean(self, similar: NDArray[np.float64], dissimilar: NDArray[np.float64]) -> float:
-        """Mean over the pairs of a table look-up in their distance: the objective, given the values of a loss."""
+        """Mean over the pairs of a table look-up in their distance: the objective, given the tables of a loss."""
         a = self.affinity
-        tasks = [(a.indptr, a.middle, self.values, self.n_bits, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)]
-        counts = np.sum(run_tasks(_count, tasks, n_jobs=self.n_jobs), axis=0)
-        return float((counts[0] @ similar + counts[1] @ dissimilar) / len(a.indices))
+        arrays = a.indptr, a.first_dissimilar, a.indices, self.values, self.weights, self.n_bits
+        counts = np.sum(
+            run_tasks(_count, [(*arrays, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)], n_jobs=self.n_jobs), axis=0
+        )
+        return float((counts[0] @ similar + counts[1] @ dissimilar) / counts.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryQuadratic:
-    """min z'Az of one bit, with a_ij = coefficients[distance_ij] (equation 9 of the paper)."""
+    """min z'Az for one bit, with a_ij = coefficients[distance_ij] (equation 9 of the paper).
+
+    ``point_weights``, at most 1 each, multiply a_ij by those of both points; None means that all points count the same.
+    """
 
     affinity: Affinity
     distances: NDArray[Any]
     coefficients: Coefficients
+    point_weights: NDArray[np.float64] | None = None
+
+    @property
+    def entries(self) -> tuple[Any, ...]:
+        """What the kernels need to look up a_ij, in the order of their arguments."""
+        a = self.affinity
+        return a.indptr, a.first_dissimilar, a.indices, self.distances, *self.coefficients, self.point_weights
 
     def objective(self, z: NDArray[np.int8]) -> int:
         """z'Az, exact, in the fixed point of the coefficients."""
-        a = self.affinity
-        return int(_objective(a.indptr, a.middle, a.indices, self.distances, *self.coefficients, z))
+        return int(_objective(*self.entries, z))
 
     def weights(self) -> NDArray[np.float64]:
         """How much each point matters to this bit: sum_j |a_ij|, rescaled to mean 1."""
-        a = self.affinity
-        total = _absolute_sums(a.indptr, a.middle, self.distances, *self.coefficients)
+        total = _absolute_sums(*self.entries)
         mean = total.mean()
         return total / mean if mean > 0 else np.ones(len(total))
 
     def matrix(self) -> sparse.csr_array:
         """A as a sparse matrix of floats."""
         a = self.affinity
-        data = _entries(a.indptr, a.middle, self.distances, *self.coefficients)
+        data = _values(*self.entries)
         return sparse.csr_array((data, a.indices.astype(np.int32), a.indptr), shape=(len(a), len(a)))
+
+
+@kernel
+def coefficient(table, distance, point_weights, i, j):
+    """a_ij in fixed point. The rounded product is the same for (i, j) and (j, i), so A stays symmetric and exact."""
+    if point_weights is None:
+        return table[distance]
+    return np.int32(np.rint(table[distance] * (point_weights[i] * point_weights[j])))
 
 
 @kernel
 def _add_bit(indptr, indices, z, distances, first, last):
     """distances[e] += z[i] != z[j] for the entries e = (i, j) of rows [first, last)."""
     for i in range(first, last):
-        own = z[i]
+        bit = z[i]
         for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            distances[e] += z[indices[e]] != own
+            distances[e] += z[indices[e]] != bit
 
 
 @kernel
-def _count(indptr, middle, distances, n_bits, first, last):
-    """Number of similar (row 0) and dissimilar (row 1) entries at each distance, over rows [first, last)."""
-    counts = np.zeros((2, n_bits + 1), np.int64)
+def _pair_weight(point_weights, i, j):
+    if point_weights is None:
+        return 1.0
+    return point_weights[i] * point_weights[j]
+
+
+@kernel
+def _count(indptr, first_dissimilar, indices, distances, point_weights, n_bits, first, last):
+    """Number or weight of similar (row 0) and dissimilar (row 1) entries at each distance, over rows [first, last)."""
+    counts = np.zeros((2, n_bits + 1), np.float64)
     for i in range(first, last):
-        for e in range(np.uint64(indptr[i]), np.uint64(middle[i])):
-            counts[0, distances[e]] += 1
-        for e in range(np.uint64(middle[i]), np.uint64(indptr[i + 1])):
-            counts[1, distances[e]] += 1
+        for e in range(np.uint64(indptr[i]), np.uint64(first_dissimilar[i])):
+            counts[0, distances[e]] += _pair_weight(point_weights, i, indices[e])
+        for e in range(np.uint64(first_dissimilar[i]), np.uint64(indptr[i + 1])):
+            counts[1, distances[e]] += _pair_weight(point_weights, i, indices[e])
     return counts
 
 
 @kernel
-def _objective(indptr, middle, indices, distances, similar, dissimilar, z):
+def _objective(indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights, z):
     total = np.int64(0)
-    for i in range(len(middle)):
+    for i in range(len(first_dissimilar)):
         row = np.int64(0)
-        for e in range(np.uint64(indptr[i]), np.uint64(middle[i])):
-            row += similar[distances[e]] * z[indices[e]]
-        for e in range(np.uint64(middle[i]), np.uint64(indptr[i + 1])):
-            row += dissimilar[distances[e]] * z[indices[e]]
+        for e in range(np.uint64(indptr[i]), np.uint64(first_dissimilar[i])):
+            row += coefficient(similar, distances[e], point_weights, i, indices[e]) * z[indices[e]]
+        for e in range(np.uint64(first_dissimilar[i]), np.uint64(indptr[i + 1])):
+            row += coefficient(dissimilar, distances[e], point_weights, i, indices[e]) * z[indices[e]]
         total += z[i] * row
     return total
 
 
 @kernel
-def _absolute_sums(indptr, middle, distances, similar, dissimilar):
-    sums = np.empty(len(middle), np.float64)
-    for i in range(len(middle)):
+def _absolute_sums(indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights):
+    sums = np.empty(len(first_dissimilar), np.float64)
+    for i in range(len(first_dissimilar)):
         total = np.int64(0)
-        for e in range(np.uint64(indptr[i]), np.uint64(middle[i])):
-            total += abs(np.int64(similar[distances[e]]))
-        for e in range(np.uint64(middle[i]), np.uint64(indptr[i + 1])):
-            total += abs(np.int64(dissimilar[distances[e]]))
+        for e in range(np.uint64(indptr[i]), np.uint64(first_dissimilar[i])):
+            total += abs(np.int64(coefficient(similar, distances[e], point_weights, i, indices[e])))
+        for e in range(np.uint64(first_dissimilar[i]), np.uint64(indptr[i + 1])):
+            total += abs(np.int64(coefficient(dissimilar, distances[e], point_weights, i, indices[e])))
         sums[i] = total
     return sums
 
 
 @kernel
-def _entries(indptr, middle, distances, similar, dissimilar):
+def _values(indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights):
     data = np.empty(len(distances), np.float64)
-    for i in range(len(middle)):
-        for e in range(indptr[i], middle[i]):
-            data[e] = similar[distances[e]]
-        for e in range(middle[i], indptr[i + 1]):
-            data[e] = dissimilar[distances[e]]
+    for i in range(len(first_dissimilar)):
+        for e in range(indptr[i], first_dissimilar[i]):
+            data[e] = coefficient(similar, distances[e], point_weights, i, indices[e])
+        for e in range(first_dissimilar[i], indptr[i + 1]):
+            data[e] = coefficient(dissimilar, distances[e], point_weights, i, indices[e])
     return data

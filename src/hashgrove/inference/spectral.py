@@ -1,8 +1,8 @@
-"""Spectral inference (section 3.1 of the paper): the smallest eigenvector, improved on the box, cut at zero."""
+"""Spectral inference (section 3.1 of the paper): the smallest eigenvector, improved within [-1, 1], cut at zero."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from scipy.sparse.linalg import eigsh
 from sklearn.base import BaseEstimator
 
 from hashgrove.inference.quadratic import BinaryQuadratic
-from hashgrove.supervision.affinity import Affinity
+from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
+from hashgrove.supervision import Affinity
 
 __all__ = ["Spectral"]
 
@@ -29,15 +30,18 @@ class Spectral(BaseEstimator):  # type: ignore[misc]
         Relative accuracy of the eigenvalue.
     """
 
+    constraints: ClassVar[dict[str, Constraint]] = {"max_iter": Integer(1), "tol": Number(low=0)}
+
     def __init__(self, *, max_iter: int = 30, tol: float = 1e-3) -> None:
         self.max_iter = max_iter
         self.tol = tol
 
     def prepare(self, affinity: Affinity, rng: np.random.Generator) -> None:
-        """Nothing is shared between bits."""
+        """Check the parameters; nothing is shared between bits."""
+        check_parameters(self)
 
     def solve(self, state: None, problem: BinaryQuadratic, rng: np.random.Generator) -> NDArray[np.int8]:
-        """The values of one bit, -1 or +1 a point."""
+        """The values of one bit: -1 or +1 for each point."""
         A = problem.matrix()
         n = A.shape[0]
         A = A / max(1.0, abs(A).max())

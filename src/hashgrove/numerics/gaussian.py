@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Kernel
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.runtime.threads import chunks
 
@@ -24,7 +23,7 @@ GAMMA_ROWS = 2000  # rows whose distances to the anchors give gamma
 
 @dataclass(frozen=True, eq=False)
 class GaussianFeatures:
-    """GaussianFeatures, the width of the kernel, and the mean of the features.
+    """Gaussian features of rows: anchors, the width of the kernel, and the mean of the features.
 
     Attributes
     ----------
@@ -73,12 +72,3 @@ class GaussianFeatures:
             out[start:stop] = np.exp(-self.gamma * ready.squared(X[start:stop]))
         out -= self.mean
         return out
-
-    def encoder(self, weights: NDArray[np.float64], bias: NDArray[np.float64] | float = 0.0) -> Kernel:
-        """The encoder of bits whose scores are features @ weights.T + bias."""
-        return Kernel(
-            support=self.points,
-            weights=np.ascontiguousarray(weights),
-            bias=np.asarray(bias - weights @ self.mean, dtype=np.float64),
-            gamma=np.array(self.gamma),
-        )

@@ -1,6 +1,7 @@
-"""Random draws inside kernels: counter-based streams, so that a row's draw depends on the seed and the row alone.
+"""Random streams that depend on a seed and a number only, not on what was drawn before: for bits, and for rows.
 
-The generator is SplitMix64 (Steele, Lea & Flood 2014). A stream is a uint64 array of one element, its state.
+`substream` gives NumPy generators. The other functions are for kernels: their generator is SplitMix64 (Steele, Lea &
+Flood 2014), and a stream is a uint64 array of one element, its state.
 """
 
 from __future__ import annotations
@@ -9,7 +10,28 @@ import numpy as np
 
 from hashgrove.runtime.compiling import kernel
 
-__all__ = ["below", "draw", "stream"]
+__all__ = ["below", "draw", "seed_of", "stream", "substream"]
+
+
+def seed_of(rng: np.random.Generator) -> int:
+    """The seed that ``rng`` was made with, as in ``default_rng(seed)``.
+
+    >>> seed_of(np.random.default_rng(5))
+    5
+    """
+    return int(rng.bit_generator.seed_seq.entropy)  # type: ignore[attr-defined]
+
+
+def substream(rng: np.random.Generator, *numbers: int) -> np.random.Generator:
+    """A generator that depends on the seed of ``rng`` and on ``numbers`` only, whatever was drawn from ``rng``.
+
+    >>> rng = np.random.default_rng(5)
+    >>> first = substream(rng, 2, 7).random()
+    >>> _ = rng.random(100)
+    >>> substream(rng, 2, 7).random() == first
+    True
+    """
+    return np.random.default_rng([seed_of(rng), *numbers])
 
 
 @kernel

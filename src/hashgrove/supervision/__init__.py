@@ -1,5 +1,10 @@
-"""Who is similar to whom: labels, tags, pairs and triplets become one `Supervision`."""
+"""Who is similar to whom: labels, tags, pairs and triplets become one `Supervision`.
+
+`reading` turns what users have into clean arrays, `Supervision` gives each method the form that it needs, and
+`Affinity` holds the pairs that FastHash sums its loss over.
+"""
 
 from hashgrove.supervision.affinity import Affinity
+from hashgrove.supervision.supervision import MIN_SHARED, ClassLabels, Pairs, Supervision, Tags, Target
 
-__all__ = ["Affinity"]
+__all__ = ["MIN_SHARED", "Affinity", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]

@@ -1,8 +1,8 @@
-"""Step 0: who is similar to whom. Class labels, tags or explicit pairs become one sparse, symmetric relation.
+"""The pairs that a loss is summed over (section 3 of the paper): a sparse, symmetric relation.
 
-A pair is similar (y_ij = +1 in the paper), dissimilar (-1) or undefined (0, not stored). Of the similar and of the
-dissimilar points of each point at most ``n_similar`` and ``n_dissimilar`` are drawn, without replacement, and the
-draw is symmetrised by union, as in the authors' code: about twice as many neighbours for each point.
+A pair is similar (y_ij = +1 in the paper), dissimilar (-1) or undefined (0, not stored). For each point, at most
+``n_similar`` of its similar and ``n_dissimilar`` of its dissimilar points are drawn without replacement. The draws are
+then made symmetric by union, as in the authors' code, so that a point has about twice as many neighbours.
 """
 
 from __future__ import annotations
@@ -10,35 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.supervision.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
+from hashgrove.supervision.reading import UNLABELLED, read_classes, read_pairs, read_tags
 
-__all__ = ["Affinity", "check_labels", "check_target", "label_indicator"]
+__all__ = ["Affinity", "refuse_no_pair"]
 
 ROWS_PER_CHUNK = 512
-Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (entries of each row, column indices row by row)
+Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (number of entries per row, column indices row by row)
+DrawRows = Callable[[int, int], tuple[Rows, Rows]]  # similar and dissimilar neighbours of the rows from start to stop
 
 
 @dataclass(frozen=True, eq=False)
 class Affinity:
-    """The pairs that a loss is summed over, as rows of neighbours.
+    """The pairs that a loss is summed over, as rows of neighbours. The relation is symmetric and has no diagonal.
 
-    Make one by `from_labels`, `from_tags` or `from_pairs`. The relation is symmetric and has no diagonal.
+    Make one by `from_labels`, `from_tags` or `from_pairs`, or let `FastHash.fit` do it.
 
     Attributes
     ----------
     indptr : int64 array of shape (n_points + 1,)
         Row i is ``indices[indptr[i]:indptr[i + 1]]``.
-    middle : int64 array of shape (n_points,)
-        Row i is similar up to ``middle[i]`` and dissimilar from there on; both runs are sorted.
+    first_dissimilar : int64 array of shape (n_points,)
+        The neighbours in row i are similar before this place and dissimilar from it on; both runs are sorted.
     indices : uint32 array
         The neighbours.
     classes : int32 array of shape (n_points,), or None
@@ -54,12 +56,12 @@ class Affinity:
     """
 
     indptr: NDArray[np.int64]
-    middle: NDArray[np.int64]
+    first_dissimilar: NDArray[np.int64]
     indices: NDArray[np.uint32]
     classes: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
-        return len(self.middle)
+        return len(self.first_dissimilar)
 
     def __repr__(self) -> str:
         n_similar = self.n_similar_entries // 2
@@ -69,15 +71,25 @@ class Affinity:
     @cached_property
     def n_similar_entries(self) -> int:
         """Number of stored similar entries, twice the number of similar pairs."""
-        return int((self.middle - self.indptr[:-1]).sum())
+        return int((self.first_dissimilar - self.indptr[:-1]).sum())
 
     def similar(self, point: int) -> NDArray[np.uint32]:
         """The points similar to ``point``."""
-        return self.indices[self.indptr[point] : self.middle[point]]
+        return self.indices[self.indptr[point] : self.first_dissimilar[point]]
 
     def dissimilar(self, point: int) -> NDArray[np.uint32]:
         """The points dissimilar to ``point``."""
-        return self.indices[self.middle[point] : self.indptr[point + 1]]
+        return self.indices[self.first_dissimilar[point] : self.indptr[point + 1]]
+
+    def signs(self) -> sparse.csr_array:
+        """The pairs as a sparse matrix of +1 and -1, rows sorted."""
+        lengths = np.diff(self.indptr)
+        is_similar = np.arange(len(self.indices)) < np.repeat(self.first_dissimilar, lengths)
+        matrix = sparse.csr_array(
+            (np.where(is_similar, 1.0, -1.0), self.indices.astype(np.int64), self.indptr), shape=(len(self), len(self))
+        )
+        matrix.sort_indices()
+        return matrix
 
     @classmethod
     def from_labels(
@@ -89,17 +101,10 @@ class Affinity:
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Affinity:
-        """Points of the same class are similar, all others dissimilar; ``None`` neighbours means all."""
-        limits = _check_limits(n_similar, n_dissimilar)
-        classes = check_labels(y)
-        by_class = np.argsort(classes, kind="stable").astype(np.uint32)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
-        seed = _seed(random_state)
-
-        def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
-            return draw_by_class(classes, by_class, starts, *limits, seed, start, stop)
-
-        return cls._from_draws(draw_rows, n_points=len(classes), classes=classes.astype(np.int32), n_jobs=n_jobs)
+        """Points of the same class are similar, all others dissimilar; ``None`` neighbours means all of them."""
+        return cls.from_classes(
+            read_classes(y), n_similar=n_similar, n_dissimilar=n_dissimilar, random_state=random_state, n_jobs=n_jobs
+        )
 
     @classmethod
     def from_tags(
@@ -112,31 +117,16 @@ class Affinity:
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Affinity:
-        """Points that share ``min_shared`` tags or more are similar, all others dissimilar.
+        """Points that share at least ``min_shared`` tags are similar, all others dissimilar.
 
         Parameters
         ----------
-        tags : array or scipy sparse matrix of shape (n_points, n_tags)
-            Non-zero where the point has the tag.
+        tags : array or scipy sparse matrix of shape (n_points, n_tags), or collections of tags
+            A matrix is non-zero where the point has the tag.
         """
-        limits = _check_limits(n_similar, n_dissimilar)
-        if not isinstance(min_shared, int | np.integer) or min_shared < 1:
-            raise ValueError(f"The 'min_shared' parameter must be an integer >= 1. Got {min_shared!r} instead.")
-        _refuse_nan(tags.data if sparse.issparse(tags) else np.asarray(tags))
-        tags = sparse.csr_array(tags)
-        if tags.ndim != 2:
-            raise ValueError(f"The 'tags' parameter must be 2-D. Got shape {tags.shape} instead.")
-        tags.eliminate_zeros()
-        tags.sum_duplicates()
-        n_points = int(tags.shape[0])
-        by_tag = tags.tocsc()
-        arrays = [a.astype(np.int64) for a in (tags.indptr, tags.indices, by_tag.indptr, by_tag.indices)]
-        seed = _seed(random_state)
-
-        def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
-            return draw_by_tags(*arrays, n_points, int(min_shared), *limits, seed, start, stop)
-
-        return cls._from_draws(draw_rows, n_points=n_points, n_jobs=n_jobs)
+        matrix, missing = read_tags(tags)
+        draws = {"n_similar": n_similar, "n_dissimilar": n_dissimilar, "random_state": random_state, "n_jobs": n_jobs}
+        return cls.from_tag_matrix(matrix, missing, min_shared=min_shared, **draws)
 
     @classmethod
     def from_pairs(
@@ -149,34 +139,64 @@ class Affinity:
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Affinity:
-        """Explicit pairs; those that are not named are undefined.
+        """Explicit pairs; pairs that are not named are undefined.
 
         Parameters
         ----------
         pairs : array of shape (m, 3), three arrays (i, j, relation), or scipy sparse matrix of shape (n, n)
-            The relation is positive for similar and negative for dissimilar; 0 is undefined. (i, j) also means (j, i).
+            The relation is positive for similar and negative for dissimilar points. (i, j) also means (j, i).
         n_points : int, optional
             Number of points; needed with an array of pairs, since the last points may have none.
         """
-        limits = _check_limits(n_similar, n_dissimilar)
-        i, j, relation, n_points = _check_pairs(pairs, n_points)
-        ends = np.concatenate([i, j]), np.concatenate([j, i])
-        both = np.concatenate([relation, relation])
-        similar, dissimilar = (
-            sparse.csr_array(
-                (np.ones(int(chosen.sum()), bool), (ends[0][chosen], ends[1][chosen])),
-                shape=(n_points, n_points),
-            )
-            for chosen in (both > 0, both < 0)
-        )
-        conflict = similar.multiply(dissimilar).tocoo()
-        if conflict.nnz:
-            raise ValueError(
-                f"The 'pairs' parameter must not contradict itself. Got points {conflict.row[0]} and {conflict.col[0]} "
-                "both as similar and as dissimilar."
-            )
-        rows = [a.astype(np.int64) for m in (similar, dissimilar) for a in (m.indptr, m.indices)]
-        seed = _seed(random_state)
+        draws = {"n_similar": n_similar, "n_dissimilar": n_dissimilar, "random_state": random_state, "n_jobs": n_jobs}
+        return cls.from_signs(read_pairs(pairs, n_points=n_points), **draws)
+
+    @classmethod
+    def from_classes(cls, classes: NDArray[np.int64], *, n_jobs: int | None = None, **draws: Any) -> Affinity:
+        """From class numbers that are checked already; points of class -1 have no pairs."""
+        limits, seed = _read_draws(**draws)
+        known = np.flatnonzero(classes != UNLABELLED)
+        labels = classes[known]
+        by_class = np.argsort(labels, kind="stable").astype(np.uint32)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+
+        def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
+            return draw_by_class(labels, by_class, starts, *limits, seed, start, stop)
+
+        blocks = classes.astype(np.int32) if len(known) == len(classes) else None
+        return cls._from_draws(draw_rows, known, n_points=len(classes), classes=blocks, n_jobs=n_jobs)
+
+    @classmethod
+    def from_tag_matrix(
+        cls,
+        tags: sparse.csr_array,
+        missing: NDArray[np.bool_],
+        *,
+        min_shared: int,
+        n_jobs: int | None = None,
+        **draws: Any,
+    ) -> Affinity:
+        """From a tag matrix that is checked already; points that are ``missing`` their tags have no pairs."""
+        limits, seed = _read_draws(**draws)
+        Integer(1).check("min_shared", min_shared)
+        known = np.flatnonzero(~missing)
+        tags = tags[known]
+        by_tag = tags.tocsc()
+        arrays = [a.astype(np.int64) for a in (tags.indptr, tags.indices, by_tag.indptr, by_tag.indices)]
+
+        def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
+            return draw_by_tags(*arrays, len(known), int(min_shared), *limits, seed, start, stop)
+
+        return cls._from_draws(draw_rows, known, n_points=len(missing), n_jobs=n_jobs, min_shared=min_shared)
+
+    @classmethod
+    def from_signs(cls, signs: sparse.csr_array, *, n_jobs: int | None = None, **draws: Any) -> Affinity:
+        """From a symmetric matrix of +1 and -1 that is checked already."""
+        limits, seed = _read_draws(**draws)
+        n_points = int(signs.shape[0])
+        rows = []
+        for part in (signs > 0, signs < 0):
+            rows += [part.indptr.astype(np.int64), part.indices.astype(np.int64)]
 
         def draw_rows(start: int, stop: int) -> tuple[Rows, Rows]:
             return (
@@ -184,132 +204,50 @@ class Affinity:
                 draw_of_rows(*rows[2:], limits[1], seed, n_points, start, stop),
             )
 
-        return cls._from_draws(draw_rows, n_points=n_points, n_jobs=n_jobs)
+        return cls._from_draws(draw_rows, np.arange(n_points), n_points=n_points, n_jobs=n_jobs)
 
     @classmethod
     def _from_draws(
         cls,
-        draw_rows: Callable[[int, int], tuple[Rows, Rows]],
+        draw_rows: DrawRows,
+        known: NDArray[np.intp],
         *,
         n_points: int,
         classes: NDArray[np.int32] | None = None,
         n_jobs: int | None,
+        min_shared: int | None = None,
     ) -> Affinity:
-        parts = run_tasks(draw_rows, chunks(n_points, ROWS_PER_CHUNK), n_jobs=n_jobs)
+        """Draw the neighbours of the ``known`` points among themselves, and make the draws symmetric."""
+        parts = run_tasks(draw_rows, chunks(len(known), ROWS_PER_CHUNK), n_jobs=n_jobs)
         unions = []
-        for drawn in zip(*parts, strict=True):
-            counts = np.concatenate([counts for counts, _ in drawn])
+        for drawn, kind in zip(zip(*parts, strict=True), ("similar", "dissimilar"), strict=True):
+            counts = np.zeros(n_points, np.int64)
+            counts[known] = np.concatenate([counts for counts, _ in drawn])
             indices = np.concatenate([indices for _, indices in drawn])
+            if not len(indices):
+                refuse_no_pair(kind, min_shared)
+            indices = indices if len(known) == n_points else known[indices].astype(np.uint32)
             unions.append(union(np.concatenate([[0], np.cumsum(counts)]), indices))
         (similar_ptr, similar), (dissimilar_ptr, dissimilar) = unions
-        if not len(similar) + len(dissimilar):
-            raise ValueError("The training points must have at least one defined pair. Got none.")
         indices = np.empty(len(similar) + len(dissimilar), np.uint32)
         indptr = similar_ptr + dissimilar_ptr
-        middle = indptr[:-1] + np.diff(similar_ptr)
-        interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, middle, indices)
-        return cls(indptr, middle, indices, classes)
+        first_dissimilar = indptr[:-1] + np.diff(similar_ptr)
+        interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, indices)
+        return cls(indptr, first_dissimilar, indices, classes)
 
 
-def check_labels(y: ArrayLike) -> NDArray[np.int64]:
-    """Class labels of any type as numbers from 0; there must be two classes, and two points of one class."""
-    y = np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(f"The 'y' parameter must be 1-D class labels. Got shape {y.shape} instead.")
-    _refuse_nan(y)
-    names, classes = np.unique(y, return_inverse=True)
-    if len(names) < 2:
-        raise ValueError(f"The 'y' parameter must have at least two classes. Got {len(names)} class instead.")
-    if len(names) == len(y):
-        raise ValueError(
-            f"The 'y' parameter must have two points of one class at least. Got {len(y)} different labels for "
-            f"{len(y)} points instead; are they identifiers or real numbers?"
-        )
-    return classes
-
-
-def label_indicator(labels: Any) -> NDArray[np.float64]:
-    """One column a class of 1-D class numbers, or a tag of a tag matrix; 1 where the point has it.
-
-    >>> label_indicator(np.array([0, 1, 0])).tolist()
-    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
-    """
-    if labels.ndim == 1:
-        return (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
-    return ((labels.toarray() if sparse.issparse(labels) else np.asarray(labels)) != 0).astype(np.float64)
-
-
-def check_target(X: NDArray[Any], y: Any, affinity: Any, *, estimator: str) -> tuple[str, Any]:
-    """What `fit` was given: ("labels", 1-D), ("tags", 2-D), ("affinity", an Affinity) or ("pairs", its source)."""
-    if (y is None) == (affinity is None):
-        if y is not None:
-            raise ValueError("The 'y' and 'affinity' parameters must not both be given.")
-        raise ValueError(
-            f"This {estimator} estimator requires y to be passed, but the target y is None. "
-            "Pass class labels or a tag matrix as y, or pairs as affinity."
-        )
-    if isinstance(affinity, Affinity):
-        check_consistent_length(X, affinity)
-        return "affinity", affinity
-    if affinity is not None:
-        return "pairs", affinity
-    check_consistent_length(X, y)
-    y = y if sparse.issparse(y) else np.asarray(y)
-    if y.ndim == 2 and y.shape[1] > 1:
-        return "tags", y
-    return "labels", column_or_1d(y, warn=True)
-
-
-def _check_limits(n_similar: int | None, n_dissimilar: int | None) -> tuple[int, int]:
-    """The two limits as integers; ``None`` becomes a number that no row reaches."""
+def _read_draws(*, n_similar: Any, n_dissimilar: Any, random_state: Any) -> tuple[tuple[int, int], np.uint64]:
+    """The two limits, where ``None`` becomes a number that no row reaches, and the seed of the draws."""
+    limits = []
     for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
-        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-            raise ValueError(f"The '{name}' parameter must be an integer >= 1 or None (all). Got {value!r} instead.")
-    everything = np.iinfo(np.int64).max
-    return (
-        int(everything if n_similar is None else n_similar),
-        int(everything if n_dissimilar is None else n_dissimilar),
-    )
+        Integer(1, or_none=True).check(name, value)
+        limits.append(int(np.iinfo(np.int64).max if value is None else value))
+    return (limits[0], limits[1]), np.uint64(check_random_state(random_state).randint(2**31))
 
 
-def _check_pairs(pairs: Any, n_points: int | None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], int]:
-    """Pairs as (i, j, relation, n_points), without the diagonal."""
-    if sparse.issparse(pairs):
-        coo = pairs.tocoo()
-        if coo.shape[0] != coo.shape[1] or n_points not in (None, coo.shape[0]):
-            expected = "square" if n_points is None else f"({n_points}, {n_points})"
-            raise ValueError(f"The 'pairs' matrix must be {expected}. Got shape {coo.shape} instead.")
-        i, j, relation, n_points = coo.row, coo.col, coo.data, int(coo.shape[0])
-    else:
-        columns = np.asarray(pairs)
-        if columns.ndim == 2 and columns.shape[1] == 3 and not isinstance(pairs, tuple):
-            columns = columns.T
-        if columns.ndim != 2 or columns.shape[0] != 3:
-            raise ValueError(
-                "The 'pairs' parameter must be an array of shape (m, 3), three arrays (i, j, relation), or a sparse "
-                f"matrix. Got shape {columns.shape} instead."
-            )
-        if n_points is None:
-            raise ValueError("The 'n_points' parameter must be given with an array of pairs.")
-        i, j, relation = columns
-        if not np.array_equal(i, i.astype(np.int64)) or not np.array_equal(j, j.astype(np.int64)):
-            raise ValueError("The first two columns of 'pairs' must be integers, the numbers of two points.")
-        i, j = i.astype(np.int64), j.astype(np.int64)
-    _refuse_nan(relation)
-    for end in (i, j):
-        if len(end) and not (end.min() >= 0 and end.max() < n_points):
-            raise ValueError(
-                f"The 'pairs' parameter must name points from 0 to {n_points - 1}. "
-                f"Got {end.min()} to {end.max()} instead."
-            )
-    off_diagonal = i != j
-    return i[off_diagonal], j[off_diagonal], relation[off_diagonal], n_points
-
-
-def _refuse_nan(values: NDArray[Any]) -> None:
-    if values.dtype.kind in "fc" and not np.isfinite(values).all():
-        raise ValueError("Labels, tags and pairs must be finite. Got NaN or infinity.")
-
-
-def _seed(random_state: Any) -> np.uint64:
-    return np.uint64(check_random_state(random_state).randint(2**31))
+def refuse_no_pair(kind: str, min_shared: int | None = None) -> NoReturn:
+    """Say that no pair is of this ``kind``, "similar" or "dissimilar", so that nothing can be learned."""
+    hint = ""
+    if min_shared is not None and kind == "similar" and min_shared > 1:
+        hint = f" No two points share {min_shared} tags: try min_shared=1, for example with one-hot tags."
+    raise ValueError(f"The supervision must make some pair of points {kind}. Got no such pair.{hint}")

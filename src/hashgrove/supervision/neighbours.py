@@ -172,8 +172,8 @@ def union(indptr, indices):
 
 
 @kernel
-def interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, middle, out):
+def interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, out):
     """Write each row as its similar run and then its dissimilar run."""
-    for i in range(len(middle)):
-        out[indptr[i] : middle[i]] = similar[similar_ptr[i] : similar_ptr[i + 1]]
-        out[middle[i] : indptr[i + 1]] = dissimilar[dissimilar_ptr[i] : dissimilar_ptr[i + 1]]
+    for i in range(len(first_dissimilar)):
+        out[indptr[i] : first_dissimilar[i]] = similar[similar_ptr[i] : similar_ptr[i + 1]]
+        out[first_dissimilar[i] : indptr[i + 1]] = dissimilar[dissimilar_ptr[i] : dissimilar_ptr[i + 1]]

@@ -1,0 +1,106 @@
+"""Model files: an encoder, the parameters it was learned with and, optionally, the feature extractor before it.
+
+The file holds what was learned, so that `load` needs no learner.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hashgrove.encoders import ENCODERS, Encoder, encoder_name
+from hashgrove.storage import modelfile
+from hashgrove.storage.modelfile import ModelFileError
+
+if TYPE_CHECKING:
+    from hashgrove.features import FeatureExtractor, ImageEncoder
+
+__all__ = ["load", "save"]
+
+FEATURES_PREFIX = "features."  # of the names of an extractor's arrays in a model file
+
+
+def save(
+    path: str | os.PathLike[str],
+    encoder: Encoder,
+    *,
+    hasher: str,
+    parameters: Mapping[str, Any],
+    features: FeatureExtractor | None = None,
+) -> None:
+    """Write an encoder to one file, atomically; `load` reads it.
+
+    Parameters
+    ----------
+    path : path
+    encoder : Encoder
+        Of a class in ``hashgrove.encoders.ENCODERS``; others hold objects that only pickle could write.
+    hasher : str
+        Name of the class that learned it.
+    parameters : dict
+        The parameters it was learned with, for people to read.
+    features : FeatureExtractor, optional
+        The fitted extractor of the features; with it the file goes from images to codes.
+    """
+    arrays = encoder.arrays()
+    header: dict[str, Any] = {
+        "hasher": hasher,
+        "encoder": encoder_name(encoder),
+        "n_bits": encoder.n_bits,
+        "n_features": encoder.n_features,
+        "parameters": {name: _plain(value) for name, value in sorted(parameters.items())},
+    }
+    if features is not None:
+        from hashgrove.features import ImageEncoder
+
+        ImageEncoder(features, encoder)  # raises unless the extractor is fitted and fits the encoder
+        header["features"] = {"name": features.name, "parameters": features.parameters()}
+        arrays |= {FEATURES_PREFIX + name: array for name, array in features.arrays().items()}
+    modelfile.write(path, kind="encoder", header=header, arrays=arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
+    """Read an encoder from a model file, or an `ImageEncoder` where the file holds a feature extractor as well.
+
+    The file is untrusted and is checked whole before it is used.
+    """
+    header, arrays = modelfile.read(path, kind="encoder")
+    encoder_class = ENCODERS.get(str(header.get("encoder")))
+    if encoder_class is None:
+        raise ModelFileError(
+            f"{os.fspath(path)}: unknown encoder {header.get('encoder')!r}; this version knows {sorted(ENCODERS)}"
+        )
+    of_extractor = {name for name in arrays if name.startswith(FEATURES_PREFIX) and "features" in header}
+    try:
+        encoder = encoder_class.from_arrays({name: arrays[name] for name in arrays.keys() - of_extractor})
+        declared = header.get("n_bits"), header.get("n_features")
+        if declared != (encoder.n_bits, encoder.n_features):
+            raise ValueError(
+                f"its header says (n_bits, n_features) = {declared}, its arrays {(encoder.n_bits, encoder.n_features)}"
+            )
+        if "features" not in header:
+            return encoder
+        from hashgrove.features import ImageEncoder, rebuild
+
+        learned = {name.removeprefix(FEATURES_PREFIX): arrays[name] for name in of_extractor}
+        return ImageEncoder(rebuild(path, header["features"], learned), encoder)
+    except ModelFileError:
+        raise
+    except ValueError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON holds it; objects by their representation, without addresses in memory."""
+    if isinstance(value, bool | int | float | str | None):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.random.RandomState | np.random.Generator) or (
+        callable(value) and not hasattr(value, "get_params")
+    ):
+        return getattr(value, "__name__", type(value).__name__)
+    return repr(value)

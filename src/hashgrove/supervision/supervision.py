@@ -1,0 +1,352 @@
+"""`Supervision`: what is known about the training points, read once and given to each method in the form it needs.
+
+S_ij is +1 for a similar pair, -1 for a dissimilar one and 0 where nothing is known. S itself, n x n, is never stored
+for labels and tags; methods ask for parts of it, for products with it, or for a sample of its pairs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sized
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+
+from hashgrove.runtime.parameters import Integer
+from hashgrove.runtime.threads import chunks
+from hashgrove.supervision.affinity import ROWS_PER_CHUNK, Affinity, refuse_no_pair
+from hashgrove.supervision.reading import UNLABELLED, is_tags, read_classes, read_pairs, read_tags, read_triplets
+
+__all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]
+
+MIN_SHARED = 2  # tags that similar points share, unless a method says otherwise; as in the paper
+
+
+class Similarity(Protocol):
+    """S of some points among themselves, as far as products with it go."""
+
+    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]: ...
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squares of the entries."""
+
+
+class Supervision(ABC):
+    """What is known about n training points; `ClassLabels`, `Tags` and `Pairs` are the three forms.
+
+    Attributes
+    ----------
+    weights : float64 array of shape (n,), or None
+        How much each point counts, with mean 1; None where all count the same.
+    """
+
+    weights: NDArray[np.float64] | None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def known(self) -> NDArray[np.bool_]:
+        """Whether anything is known about each point."""
+
+    @abstractmethod
+    def subset(self, rows: NDArray[Any]) -> Self:
+        """What is known about these points; ``rows`` are their numbers or a mask."""
+
+    @abstractmethod
+    def indicator(self) -> NDArray[np.float64]:
+        """One column per class or tag, with 1 where the point has it; pairs have none and refuse."""
+
+    @abstractmethod
+    def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
+        """S of these rows and columns as a dense array; a point is similar to itself."""
+
+    @abstractmethod
+    def affinity(
+        self, *, n_similar: int | None, n_dissimilar: int | None, random_state: Any, n_jobs: int | None = None
+    ) -> Affinity:
+        """Pairs drawn for each point: at most this many similar and dissimilar ones; ``None`` means all."""
+
+    @abstractmethod
+    def check_pairs(self) -> None:
+        """Raise ValueError unless some points are similar and some are dissimilar."""
+
+    def similarity(self, rows: NDArray[Any]) -> Similarity:
+        """S of these points among themselves, as something to multiply with."""
+        return DenseSimilarity(self.signs(rows, rows))
+
+    def draw(self, n_points: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Sorted numbers of ``n_points`` random points about which something is known, or of all of them."""
+        known = np.flatnonzero(self.known)
+        if n_points is None or n_points >= len(known):
+            return known
+        return np.sort(rng.choice(known, size=n_points, replace=False))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLabels(Supervision):
+    """Class labels: points of one class are similar, points of two classes are not.
+
+    Attributes
+    ----------
+    classes : int64 array of shape (n,)
+        Class numbers from 0; -1 for points without a label.
+
+    Examples
+    --------
+    >>> labels = ClassLabels(np.array([0, 1, 0, -1]))
+    >>> labels.signs(np.arange(4), np.arange(2)).tolist()
+    [[1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [0.0, 0.0]]
+    """
+
+    classes: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Whether each point has a label."""
+        return self.classes != UNLABELLED
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return int(self.classes.max()) + 1
+
+    def subset(self, rows: NDArray[Any]) -> ClassLabels:
+        """The labels of these points."""
+        return ClassLabels(self.classes[rows], _rows_of(self.weights, rows))
+
+    def indicator(self) -> NDArray[np.float64]:
+        """One column per class, with 1 where the point belongs to it."""
+        return (self.classes[:, None] == np.arange(self.n_classes)).astype(np.float64)
+
+    def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
+        """+1 for points of one class, -1 for points of two classes, 0 for points without a label."""
+        left, right = self.classes[rows][:, None], self.classes[columns]
+        S = np.where(left == right, 1.0, -1.0)
+        S[(left == UNLABELLED) | (right == UNLABELLED)] = 0.0
+        return S
+
+    def similarity(self, rows: NDArray[Any]) -> Similarity:
+        """S of these labelled points among themselves, with products in O(n)."""
+        return ClassSimilarity(self.classes[rows])
+
+    def check_pairs(self) -> None:
+        """Nothing to check: the labels are known to have two classes, and two points of one class."""
+
+    def affinity(self, **draws: Any) -> Affinity:
+        """Pairs drawn for each labelled point."""
+        return Affinity.from_classes(self.classes, **draws)
+
+
+@dataclass(frozen=True, eq=False)
+class Tags(Supervision):
+    """Tags: points that share at least ``min_shared`` of them are similar, all others are not.
+
+    Attributes
+    ----------
+    tags : scipy.sparse.csr_array of 0 and 1, shape (n, n_tags)
+    missing : bool array of shape (n,)
+        Points whose tags are not known. (A point that is known to have no tag is dissimilar to all others.)
+    min_shared : int
+    """
+
+    tags: sparse.csr_array
+    missing: NDArray[np.bool_]
+    min_shared: int = MIN_SHARED
+    weights: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.missing)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Whether the tags of each point are known."""
+        return ~self.missing
+
+    def subset(self, rows: NDArray[Any]) -> Tags:
+        """The tags of these points."""
+        return replace(self, tags=self.tags[rows], missing=self.missing[rows], weights=_rows_of(self.weights, rows))
+
+    def indicator(self) -> NDArray[np.float64]:
+        """One column per tag, with 1 where the point has it."""
+        return np.asarray(self.tags.toarray())
+
+    def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
+        """+1 for points that share enough tags, -1 for others, 0 for points whose tags are not known."""
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        shared = (self.tags[rows] @ self.tags[columns].T).toarray()
+        S = np.where(shared >= self.min_shared, 1.0, -1.0)
+        S[self.missing[rows][:, None] | self.missing[columns]] = 0.0
+        S[rows[:, None] == columns] = 1.0
+        return S
+
+    def check_pairs(self) -> None:
+        """Raise ValueError unless some points share enough tags and some do not; it stops at the first of both."""
+        tags = self.tags[self.known]
+        is_similar_to_itself = tags.sum(axis=1) >= self.min_shared
+        n_similar = n_dissimilar = 0
+        for start, stop in chunks(tags.shape[0], ROWS_PER_CHUNK):
+            enough = np.count_nonzero((tags[start:stop] @ tags.T).data >= self.min_shared)
+            similar = enough - np.count_nonzero(is_similar_to_itself[start:stop])
+            n_similar += similar
+            n_dissimilar += (stop - start) * (tags.shape[0] - 1) - similar
+            if n_similar and n_dissimilar:
+                return
+        refuse_no_pair("dissimilar" if n_similar else "similar", self.min_shared)
+
+    def affinity(self, **draws: Any) -> Affinity:
+        """Pairs drawn for each point whose tags are known."""
+        return Affinity.from_tag_matrix(self.tags, self.missing, min_shared=self.min_shared, **draws)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Supervision):
+    """Pairs that are known to be similar or dissimilar; nothing is known about all others.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse.csr_array of +1 and -1, shape (n, n)
+        Symmetric, without a diagonal.
+    given : Affinity, optional
+        The pairs as the user drew them; they are used as they are, and nothing is drawn from them.
+    """
+
+    matrix: sparse.csr_array
+    given: Affinity | None = None
+    weights: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Whether each point is in any pair."""
+        return np.diff(self.matrix.indptr) > 0
+
+    def subset(self, rows: NDArray[Any]) -> Pairs:
+        """The pairs among these points."""
+        return Pairs(sparse.csr_array(self.matrix[rows][:, rows]), weights=_rows_of(self.weights, rows))
+
+    def indicator(self) -> NDArray[np.float64]:
+        """Refuse: pairs have no labels."""
+        raise ValueError("This method needs class labels or tags as y. Got pairs, which have no labels.")
+
+    def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
+        """+1 and -1 for known pairs, 0 for all others."""
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        S = self.matrix[rows][:, columns].toarray()
+        S[rows[:, None] == columns] = 1.0
+        return S
+
+    def check_pairs(self) -> None:
+        """Raise ValueError unless there are pairs of both kinds."""
+        for kind, sign in (("similar", 1), ("dissimilar", -1)):
+            if not (self.matrix.data == sign).any():
+                refuse_no_pair(kind)
+
+    def affinity(self, **draws: Any) -> Affinity:
+        """Pairs drawn for each point from the known ones, or the user's own."""
+        return Affinity.from_signs(self.matrix, **draws) if self.given is None else self.given
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a user gave to `fit` to learn from, not read yet: exactly one of the first three fields is set."""
+
+    y: Any = None
+    affinity: Any = None
+    triplets: Any = None
+    unlabelled: Any = None
+    sample_weight: Any = None
+
+    def read(self, X: Sized, *, min_shared: int, method: str) -> Supervision:
+        """The supervision of the rows of ``X``, or ValueError with one line that says what cannot be used."""
+        given = [name for name in ("y", "affinity", "triplets") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"Only one of y, affinity and triplets can be learned from. Got {' and '.join(given)}.")
+        if not given:
+            raise ValueError(
+                f"This {method} estimator requires y to be passed, but the target y is None. "
+                "Pass class labels or tags as y, pairs as affinity, or triplets."
+            )
+        n_points = X.shape[0] if hasattr(X, "shape") else len(X)
+        weights = (
+            None
+            if self.sample_weight is None
+            else _check_sample_weight(self.sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        )
+        if weights is not None:
+            if not weights.any():
+                raise ValueError("The 'sample_weight' parameter must have a weight above 0. Got zeros only.")
+            weights = weights / weights.mean()
+        if self.y is None:
+            return self._read_pairs(X, n_points, weights)
+        check_consistent_length(X, self.y)
+        if not is_tags(self.y):
+            return ClassLabels(read_classes(self.y, unlabelled=self.unlabelled), weights)
+        Integer(1).check("min_shared", min_shared)
+        return Tags(*read_tags(self.y, unlabelled=self.unlabelled), int(min_shared), weights)
+
+    def _read_pairs(self, X: Sized, n_points: int, weights: NDArray[np.float64] | None) -> Pairs:
+        if self.triplets is not None:
+            return Pairs(read_triplets(self.triplets, n_points=n_points), weights=weights)
+        if isinstance(self.affinity, Affinity):
+            check_consistent_length(X, self.affinity)
+            return Pairs(self.affinity.signs(), self.affinity, weights)
+        return Pairs(read_pairs(self.affinity, n_points=n_points), weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSimilarity:
+    """S of class labels: S = 2 Z Z' - 1 1' with Z the indicator of classes, so a product costs O(n), not O(n^2).
+
+    >>> (ClassSimilarity(np.array([0, 1, 0])) @ np.array([1.0, 2.0, 4.0])).tolist()
+    [3.0, -3.0, 3.0]
+    """
+
+    classes: NDArray[np.int64]
+
+    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]:
+        columns = values if values.ndim == 2 else values[:, None]
+        product = 2.0 * (self._indicator @ columns)[self.classes] - columns.sum(axis=0)
+        return product if values.ndim == 2 else product[:, 0]
+
+    @cached_property
+    def _indicator(self) -> Any:
+        n_points = len(self.classes)
+        return sparse.csr_array((np.ones(n_points), (self.classes, np.arange(n_points))))
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squares of the entries."""
+        return float(len(self.classes)) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class DenseSimilarity:
+    """S as an array."""
+
+    values: NDArray[np.float64]
+
+    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]:
+        return self.values @ values
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squares of the entries."""
+        return float(np.square(self.values).sum())
+
+
+def _rows_of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:
+    return None if weights is None else weights[rows]
