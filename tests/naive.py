@@ -179,6 +179,29 @@ def kernel_scores(X, *, support, weights, bias, gamma):
     return linear_scores(bumps, weights=weights, bias=bias)
 
 
+def trees_scores(X, *, low, scale, bit_ptr, weights, tree_ptr, feature, threshold, child, value):
+    """Scores of the Trees encoder: each row walks through each tree."""
+    bins = np.clip((X - low) * scale + 0.5, 0, 255).astype(int)
+    scores = np.zeros((len(X), len(bit_ptr) - 1))
+    for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
+        for t in range(first, last):
+            root = node = int(tree_ptr[t])
+            while child[node]:
+                node = root + int(child[node]) + int(row[feature[node]] > threshold[node])
+            scores[i, b] += int(value[node]) * int(weights[t])
+        scores[i, b] /= weights[first:last].sum()
+    return scores
+
+
+def class_scores(X, *, weights, bias, book, offset, exclusive):
+    """Scores of the ClassScores encoder, one row at a time."""
+    out = []
+    for decision in linear_scores(X, weights=weights, bias=bias):
+        odds = np.exp(decision)
+        out.append(sum((odds / odds.sum() if exclusive else odds / (1 + odds))[:, None] * book) + offset)
+    return np.array(out)
+
+
 def sinusoid_scores(X, *, weights, phase):
     """Scores of the Sinusoid encoder."""
     return np.cos(linear_scores(X, weights=weights, bias=phase))
@@ -199,16 +222,8 @@ def tabulated_scores(X, *, directions, low, high, values):
     return out
 
 
-def directed_scores(X, **arrays):
-    parts = {"directions.kernel": {}, "bits.linear": {}}
-    for name, array in arrays.items():
-        part, _, field = name.rpartition(".")
-        parts[part][field] = array
-    return linear_scores(np.hstack([X, kernel_scores(X, **parts["directions.kernel"])]), **parts["bits.linear"])
-
-
-def anchor_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_nearest):
-    """Scores of the Anchors encoder, one row at a time."""
+def anchor_graph_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_nearest):
+    """Scores of the AnchorGraph encoder, one row at a time."""
     out = []
     for x in X:
         squared = [sum((x - a) ** 2) for a in anchors]
@@ -217,6 +232,32 @@ def anchor_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_neare
         y = [sum(z[j] * w[j] for j in near) / sum(z.values()) for w in weights]
         out.append([slopes[int(v > 0), b] * v + intercepts[int(v > 0), b] for b, v in enumerate(y)])
     return np.array(out)
+
+
+def augmented_scores(X, **arrays):
+    """Scores of an Augmented encoder that keeps the features: the directions are more columns for the bits."""
+    parts = {"directions": {}, "bits": {}}
+    for name, array in arrays.items():
+        part, kind, field = name.split(".", 2)
+        parts[part].setdefault(kind, {})[field] = array
+    for part in ("directions", "bits"):
+        ((kind, fields),) = parts[part].items()
+        scores = ENCODER_SCORES[kind](X, **fields)
+        X = np.hstack([X, scores])
+    return scores
+
+
+ENCODER_SCORES = {
+    "linear": linear_scores,
+    "kernel": kernel_scores,
+    "trees": trees_scores,
+    "class-scores": class_scores,
+    "sinusoid": sinusoid_scores,
+    "spheres": sphere_scores,
+    "tabulated": tabulated_scores,
+    "anchors": anchor_graph_scores,
+    "directed": augmented_scores,
+}
 
 
 def lloyd(X, centres, *, max_iter):

@@ -16,6 +16,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from hashgrove.encoders import ENCODERS, Linear
+from hashgrove.functions import join
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
 
 
@@ -128,7 +129,7 @@ def test_linear_and_fitted_bits_together(constant_first):
         learn(KNeighborsClassifier(1), X, z)[0],
     ]
     parts = parts[1:] + parts[:1] if constant_first else parts
-    whole = type(parts[0]).concatenate(parts)
+    whole = join(parts)
     assert type(whole) is FittedClassifiers
     assert (whole.n_bits, whole.n_features) == (3, 64)
     np.testing.assert_array_equal(whole.scores(X), np.concatenate([part.scores(X) for part in parts], axis=1))

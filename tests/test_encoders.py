@@ -1,229 +1,384 @@
+"""The contract of every encoder in ENCODERS, and what is special about each of them.
+
+A new encoder needs a slow version of its scores in `naive.ENCODER_SCORES`, and an entry in EXAMPLES if random floats
+are not valid values of all its arrays.
+"""
+
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import sparse
 
 import naive
+from hashgrove import FastHash, load
 from hashgrove.codes import unpack
-from hashgrove.encoders import ENCODERS, AnchorGraph, Augmented, Kernel, Linear, Sinusoid, Spheres, Tabulated
+from hashgrove.encoders import ENCODERS, AnchorGraph, Augmented, Encoder, Kernel, Linear, Tabulated, encoder_name
+from hashgrove.encoders.base import declared_arrays
+from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.storage import modelfile
 
-
-def linear(n_bits, *, n_features=5, seed=0):
-    rng = np.random.default_rng(seed)
-    return Linear(weights=rng.normal(size=(n_bits, n_features)), bias=rng.normal(size=n_bits))
+N_FEATURES = 5
 
 
-def kernel(n_bits, *, n_support=7, n_features=5, seed=0, shift=0.0):
-    rng = np.random.default_rng(seed)
-    support = np.random.default_rng(99).normal(size=(n_support, n_features)) + shift
-    return Kernel(
-        support=support,
-        weights=rng.normal(size=(n_bits, n_support)),
-        bias=rng.normal(size=n_bits),
-        gamma=np.array(0.3),
-    )
+def tables_of_trees(n_bits, rng):
+    """Two trees per bit, with nodes in this order: root, inner node on the left, and three leaves."""
+    n_trees = 2 * n_bits
+    return {
+        "low": np.full(N_FEATURES, -3.0),
+        "scale": np.full(N_FEATURES, 40.0),
+        "bit_ptr": np.arange(0, n_trees + 1, 2, dtype=np.int32),
+        "weights": np.tile([3, 2], n_bits).astype(np.int16),
+        "tree_ptr": np.arange(0, 5 * n_trees + 1, 5, dtype=np.int32),
+        "feature": rng.integers(N_FEATURES, size=5 * n_trees).astype(np.uint32),
+        "threshold": rng.integers(60, 200, size=5 * n_trees).astype(np.uint8),
+        "child": np.tile([1, 3, 0, 0, 0], n_trees).astype(np.uint32),
+        "value": np.tile([0, 0, 1, -1, 1], n_trees).astype(np.int8),
+    }
 
 
-def sinusoid(n_bits, *, n_features=5, seed=0):
-    flat = linear(n_bits, n_features=n_features, seed=seed)
-    return Sinusoid(weights=flat.weights, phase=flat.bias)
-
-
-def spheres(n_bits, *, n_features=5, seed=0):
-    rng = np.random.default_rng(seed)
-    return Spheres(centres=rng.normal(size=(n_bits, n_features)), radii=rng.random(n_bits) * 3)
-
-
-def tabulated(n_bits, *, n_features=5, seed=0):
-    rng = np.random.default_rng(seed)
-    n_factors = 2 + seed % 3  # so that concatenate has to fill up
-    low = rng.normal(size=(n_factors, n_bits)) - 2
-    return Tabulated(
-        directions=rng.normal(size=(n_factors, n_bits, n_features)),
-        low=low,
-        high=low + 1 + 3 * rng.random((n_factors, n_bits)),
-        values=rng.normal(size=(n_factors, n_bits, 7)),
-    )
-
-
-def anchors(n_bits, *, n_features=5, seed=0):
-    rng = np.random.default_rng(seed)
-    return AnchorGraph(
-        anchors=np.random.default_rng(99).normal(size=(8, n_features)),
-        weights=rng.normal(size=(n_bits, 8)),
-        slopes=rng.normal(size=(2, n_bits)),
-        intercepts=rng.normal(size=(2, n_bits)),
-        bandwidth=np.array(0.9),
-        n_nearest=np.array(3),
-    )
-
-
-def directed(n_bits, *, n_features=5, seed=0):
-    bits = linear(n_bits, n_features=n_features + 4, seed=seed)
-    return Augmented(directions=kernel(4, n_features=n_features, seed=98), bits=bits)
-
-
-MAKERS = {
-    "linear": (linear, naive.linear_scores),
-    "kernel": (kernel, naive.kernel_scores),
-    "sinusoid": (sinusoid, naive.sinusoid_scores),
-    "spheres": (spheres, naive.sphere_scores),
-    "tabulated": (tabulated, naive.tabulated_scores),
-    "anchors": (anchors, naive.anchor_scores),
-    "directed": (directed, naive.directed_scores),
+EXAMPLES = {  # arrays that must be other than random floats, by encoder
+    "kernel": lambda n_bits, rng: {"gamma": np.array(0.3)},
+    "trees": tables_of_trees,
+    "class-scores": lambda n_bits, rng: {"exclusive": np.array(1, np.uint8)},
+    "spheres": lambda n_bits, rng: {"radii": 3 * rng.random(n_bits)},
+    "tabulated": lambda n_bits, rng: {"low": rng.random((7, n_bits)) - 2, "high": rng.random((7, n_bits)) + 1},
+    "anchors": lambda n_bits, rng: {"bandwidth": np.array(0.9), "n_nearest": np.array(3)},
 }
 
 
-TESTED_ELSEWHERE = {"trees", "class-scores"}  # test_trees.py, test_supervised_baselines.py
+def example(name, n_bits=3, *, seed=0, n_features=N_FEATURES):
+    """An encoder with random arrays; only those with the axis "bits" depend on the seed, so examples can be joined."""
+    if name == "directed":
+        directions = example("kernel", 4, n_features=n_features)
+        return Augmented(directions=directions, bits=example("linear", n_bits, seed=seed, n_features=n_features + 4))
+    sizes = {"bits": n_bits, "features": n_features}
+    special = EXAMPLES.get(name, lambda n_bits, rng: {})(n_bits, np.random.default_rng([seed, 1]))
+    arrays = {}
+    for field, (_, axes) in declared_arrays(ENCODERS[name]).items():
+        rng = np.random.default_rng([seed if "bits" in axes else 0, 2])
+        shape = [axis if isinstance(axis, int) else sizes.get(axis, 7) for axis in axes]
+        arrays[field] = special[field] if field in special else rng.normal(size=shape)
+    return ENCODERS[name](**arrays)
 
 
-def test_every_encoder_is_tested():
-    assert set(MAKERS) | TESTED_ELSEWHERE == set(ENCODERS)
+def some_rows(n, *, seed=1, n_features=N_FEATURES):
+    return np.random.default_rng(seed).normal(size=(n, n_features))
 
 
-@pytest.fixture(params=MAKERS)
-def maker(request):
-    return MAKERS[request.param][0]
+@pytest.fixture(params=ENCODERS)
+def name(request):
+    return request.param
 
 
-@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 def test_scores_equal_the_naive_ones(name, dtype):
-    make, slow = MAKERS[name]
-    encoder = make(11)
-    X = (np.random.default_rng(1).random((40, 5)) * 3).astype(dtype)
+    encoder = example(name, 11)
+    X = (np.random.default_rng(1).random((40, N_FEATURES)) * 3).astype(dtype)
     scores = encoder.scores(X)
     assert scores.dtype == np.float64
+    assert scores.shape == (40, 11)
     exact = name != "directed" or dtype == "float64"  # directions are rounded to the type of the features
-    np.testing.assert_allclose(
-        scores, slow(X.astype(np.float64), **encoder.arrays()), rtol=1e-12, atol=1e-12 if exact else 1e-5
-    )
+    expected = naive.ENCODER_SCORES[name](X.astype(np.float64), **encoder.arrays())
+    np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-12 if exact else 1e-5)
     np.testing.assert_array_equal(unpack(encoder.encode(X), n_bits=11), scores > 0)
 
 
-def test_more_rows_than_a_chunk_and_any_number_of_threads(maker):
-    encoder, X = maker(9), np.random.default_rng(1).normal(size=(3000, 5))
+def test_tags_have_a_sigmoid_each():
+    encoder, X = replace(example("class-scores"), exclusive=np.array(0, np.uint8)), some_rows(9)
+    np.testing.assert_allclose(encoder.scores(X), naive.class_scores(X, **encoder.arrays()), rtol=1e-12, atol=1e-12)
+
+
+def test_more_rows_than_a_chunk_and_any_number_of_threads(name):
+    encoder, X = example(name, 9), some_rows(3000)
     scores = encoder.scores(X, n_jobs=1)
     np.testing.assert_array_equal(scores, encoder.scores(X, n_jobs=2))
     np.testing.assert_allclose(scores[2990:], encoder.scores(X[2990:]), rtol=1e-12, atol=1e-12)
 
 
-def test_concatenate_gives_the_bits_in_order(maker):
-    X = np.random.default_rng(1).normal(size=(30, 5))
-    parts = [maker(1, seed=seed) for seed in range(4)] + [maker(3, seed=9)]
+def test_concatenate_gives_the_bits_in_order(name):
+    parts = [example(name, 1, seed=seed) for seed in range(4)] + [example(name, 3, seed=9)]
     whole = type(parts[0]).concatenate(parts)
-    assert whole.n_bits == 7
+    assert (whole.n_bits, whole.n_features) == (7, N_FEATURES)
+    X = some_rows(30)
     expected = np.concatenate([part.scores(X) for part in parts], axis=1)
     np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-12, atol=1e-12)
+    whole._check()
 
 
-def test_file_round_trip(maker, tmp_path):
-    encoder = maker(9)
-    modelfile.write(tmp_path / "m", kind="encoder", header={}, arrays=encoder.arrays())
-    loaded = type(encoder).from_arrays(modelfile.read(tmp_path / "m", kind="encoder")[1])
-    X = np.random.default_rng(1).normal(size=(30, 5))
-    np.testing.assert_array_equal(loaded.scores(X), encoder.scores(X))
+def save_and_load(encoder, path):
+    modelfile.write(path, kind="encoder", header={}, arrays=encoder.arrays())
+    return type(encoder).from_arrays(modelfile.read(path, kind="encoder")[1])
 
 
-def test_pickle_after_use(maker):
-    encoder, X = maker(9), np.ones((2, 5))
+def test_file_round_trip(name, tmp_path):
+    encoder, X = example(name, 9), some_rows(30)
+    assert encoder_name(encoder) == name
+    np.testing.assert_array_equal(save_and_load(encoder, tmp_path / "m").scores(X), encoder.scores(X))
+
+
+def test_pickle_after_use(name):
+    encoder, X = example(name, 9), np.ones((2, N_FEATURES))
     scores = encoder.scores(X)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).scores(X), scores)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_check_refuses_every_wrong_array(name):
-    encoder = MAKERS[name][0](3)
-    for field, array in encoder.arrays().items():
-        wrong = {
-            "type": array.astype(np.float32),
-            "dimensions": array[None],
-            "empty": array[..., :0] if array.ndim else np.zeros(0),
-        }
-        if array.dtype.kind == "f":
-            wrong |= {"nan": np.full_like(array, np.nan), "infinite": np.full_like(array, np.inf)}
-        else:
-            wrong |= {"small": np.full_like(array, 0), "large": np.full_like(array, 10**6)}
-        if array.ndim:
-            wrong["length"] = array[:-1]
-        for what, value in wrong.items():
-            if (
-                what == "length"
-                and field in ("weights", "bits.linear.weights")
-                and name in ("linear", "sinusoid", "directed")
-            ):
-                value = array[:1]
-            with pytest.raises(ValueError, match="array"):
-                print(field, what, type(encoder).from_arrays(encoder.arrays() | {field: value}))
-    type(encoder).from_arrays(encoder.arrays())
+def test_wrong_number_of_features(name):
+    with pytest.raises(ValueError, match=r"must have 5 features per row, as in training\. Got 4 instead"):
+        example(name).scores(np.zeros((2, 4)))
 
 
-def test_wrong_number_of_features(maker):
-    with pytest.raises(ValueError, match="5 features"):
-        maker(3).scores(np.zeros((2, 4)))
+def error_of(call):
+    """The message of the ValueError that a call raises, or None."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "change", "match"),
-    [
-        (spheres(3), {"radii": np.array([1.0, -1.0, 1.0])}, "'radii' must not be negative"),
-        (anchors(3), {"bandwidth": np.array(0.0)}, "'bandwidth' must be positive"),
-        (anchors(3), {"n_nearest": np.array(9)}, "'n_nearest' must be from 1 to 8"),
-        (tabulated(3), {"high": tabulated(3).low}, "'low' must be below"),
-        (tabulated(3), {"values": tabulated(3).values[..., :1].copy()}, "2 knots at least"),
-    ],
-)
-def test_check_refuses_values_out_of_range(encoder, change, match):
-    with pytest.raises(ValueError, match=match):
-        type(encoder).from_arrays(encoder.arrays() | change)
+class TestUntrustedArrays:
+    def test_wrong_types_and_shapes_are_refused(self, name):
+        encoder = example(name)
+        for field, array in encoder.arrays().items():
+            wrong = {
+                "type": array.astype(np.float32),
+                "dimensions": array[None],
+                "empty": array[..., :0] if array.ndim else np.zeros(0, array.dtype),
+            }
+            if array.dtype.kind == "f":
+                wrong |= {"nan": np.full_like(array, np.nan), "infinite": np.full_like(array, np.inf)}
+            if array.ndim:
+                wrong["length"] = array[:-1]
+            for what, value in wrong.items():
+                with pytest.raises(ValueError, match="array"):
+                    print(field, what, type(encoder).from_arrays(encoder.arrays() | {field: value}))
+        type(encoder).from_arrays(encoder.arrays())
+
+    def test_missing_and_unknown_arrays_are_refused(self, name):
+        encoder = example(name)
+        arrays = encoder.arrays()
+        for wrong in (arrays | {"extra": np.zeros(1)}, dict(list(arrays.items())[1:]), {}):
+            with pytest.raises(ValueError, match=r"arrays? "):
+                type(encoder).from_arrays(wrong)
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scores of extreme values may be infinite or NaN
+    def test_extreme_values_are_refused_or_do_no_harm(self, name):
+        encoder, X = example(name), np.concatenate([some_rows(70), [[1.7e308] * N_FEATURES, [-1.7e308] * N_FEATURES]])
+        arrays = encoder.arrays()
+        for field, array in arrays.items():
+            limits = np.finfo(array.dtype) if array.dtype.kind == "f" else np.iinfo(array.dtype)
+            mixed = np.where(np.arange(array.size).reshape(array.shape) % 2, limits.max, limits.min)
+            for values in (limits.min, limits.max, 0, 1, np.nextafter(0, 1), 1e-200, 1e200, mixed):
+                with np.errstate(all="ignore"):
+                    changed = np.broadcast_to(values, array.shape).astype(array.dtype)
+                error = error_of(lambda wrong=arrays | {field: changed}: type(encoder).from_arrays(wrong).encode(X))
+                # directions that are not finite are features of the bits that are not finite
+                assert error is None or "the array" in error or "Input X contains" in error, (field, values)
+
+    @pytest.mark.parametrize(
+        ("name", "change", "match"),
+        [
+            ("spheres", {"radii": np.array([1.0, -1.0, 1.0])}, "'radii' must not be negative"),
+            ("class-scores", {"exclusive": np.array(2, np.uint8)}, "'exclusive' must be 0 or 1. Got 2"),
+            ("kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
+            ("anchors", {"bandwidth": np.array(0.0)}, "'bandwidth' must be from 1e-150 to"),
+            ("anchors", {"bandwidth": np.array(1e200)}, "'bandwidth' must be from 1e-150 to"),
+            ("anchors", {"n_nearest": np.array(8)}, "'n_nearest' must be from 1 to 7"),
+            ("anchors", {"slopes": np.ones((3, 3))}, r"'slopes' must be float64 of shape \(2, n_bits\)"),
+            ("linear", {"bias": np.zeros(4)}, r"'bias' must be float64 of shape \(n_bits,\), with n_bits = 3 as in"),
+            ("tabulated", {"high": np.full((7, 3), -9.0)}, "'low' must be below"),
+            ("tabulated", {"values": np.ones((7, 3, 1))}, "at least 2 knots"),
+            ("tabulated", {"low": np.full((7, 3), -1.7e308), "high": np.full((7, 3), 1.7e308)}, "finite difference"),
+        ],
+    )
+    def test_values_out_of_range_are_refused(self, name, change, match):
+        encoder = example(name)
+        with pytest.raises(ValueError, match=match):
+            type(encoder).from_arrays(encoder.arrays() | change)
+
+    def test_nan_in_a_direction_finds_a_knot(self):
+        """Products that overflow with both signs add up to NaN, which has no place in a table."""
+        table = example("tabulated")
+        huge = np.where(np.arange(N_FEATURES) % 2, 1.7e308, -1.7e308)
+        table = Tabulated.from_arrays(table.arrays() | {"directions": np.broadcast_to(huge, table.directions.shape)})
+        with np.errstate(all="ignore"):
+            assert table.encode(np.full((2, N_FEATURES), 1e10)).shape == (2, 1)
 
 
-def test_directions_with_and_without_features_and_none_else():
-    directions, X = linear(3), np.random.default_rng(1).normal(size=(20, 5))
-    columns = directions.scores(X)
-    for bits, rows in ((linear(4, n_features=3), columns), (linear(4, n_features=8), np.hstack([X, columns]))):
-        np.testing.assert_allclose(Augmented(directions=directions, bits=bits).scores(X), bits.scores(rows))
-    arrays = Augmented(directions=directions, bits=linear(4, n_features=3)).arrays()
-    wrong = [
-        (Augmented(directions=directions, bits=linear(4, n_features=7)).arrays(), "3 directions, with or without 5"),
-        ({name: array for name, array in arrays.items() if name.startswith("bits")}, "'directions' of one kind"),
-        (arrays | {"bits.kernel.weights": np.ones((1, 1))}, "'bits' of one kind"),
-        (arrays | {"more.linear.weights": np.ones((1, 1))}, r"no arrays of \['more.linear'\]"),
-        (arrays | {"odd": np.ones(1)}, "no arrays of"),
-    ]
-    for changed, message in wrong:
-        with pytest.raises(ValueError, match=message):
-            Augmented.from_arrays(changed)
-    with pytest.raises(ValueError, match="same directions"):
-        Augmented.concatenate([directed(1), Augmented(directions=linear(4), bits=linear(1, n_features=9))])
+class TestDeclaration:
+    def test_a_field_without_axes_is_named(self):
+        @dataclass(frozen=True, eq=False)
+        class Careless(Encoder):
+            weights: Annotated[NDArray[np.float64], ("bits", "features")]
+            bias: NDArray[np.float64]
+
+            def _scores(self, X):
+                return X @ self.weights.T + self.bias
+
+        with pytest.raises(TypeError, match=r"Careless.bias must be declared as an array with its axes"):
+            _ = Careless(weights=np.ones((1, 2)), bias=np.ones(1)).n_bits
+
+    def test_concatenate_refuses_other_sizes_and_other_shared_arrays(self):
+        with pytest.raises(ValueError, match=r"Linear encoders must have the same number of features. Got \[5, 6\]"):
+            Linear.concatenate([example("linear"), example("linear", n_features=6)])
+        table = example("tabulated")
+        with pytest.raises(ValueError, match=r"same number of knots. Got \[4, 7\]"):
+            Tabulated.concatenate([table, replace(table, values=table.values[..., :4])])
+        first = example("anchors", 1)
+        for name, value in {"anchors": first.anchors + 1, "bandwidth": np.array(2.0), "n_nearest": np.array(2)}.items():
+            with pytest.raises(ValueError, match=f"AnchorGraph encoders must have the same '{name}'"):
+                AnchorGraph.concatenate([first, replace(first, **{name: value})])
+
+    def test_tabulated_encoders_with_fewer_factors_are_filled_up(self):
+        long, X = example("tabulated", 2), some_rows(20)
+        short = Tabulated(**{field: array[:3] for field, array in example("tabulated", 1, seed=5).arrays().items()})
+        whole = Tabulated.concatenate([short, long])
+        assert whole.directions.shape == (7, 3, N_FEATURES)
+        np.testing.assert_allclose(whole.scores(X), np.hstack([short.scores(X), long.scores(X)]), rtol=1e-12)
 
 
-def test_concatenate_refuses_other_anchors_and_other_knots():
-    first, table = anchors(1), tabulated(1)
-    for name, value in {"anchors": first.anchors + 1, "bandwidth": np.array(2.0), "n_nearest": np.array(2)}.items():
-        with pytest.raises(ValueError, match=f"the same '{name}'"):
-            AnchorGraph.concatenate([first, AnchorGraph.from_arrays(first.arrays() | {name: value})])
-    with pytest.raises(ValueError, match=r"number of knots. Got \[4, 7\]"):
-        Tabulated.concatenate([table, Tabulated.from_arrays(table.arrays() | {"values": table.values[..., :4]})])
+class TestSparseRows:
+    @pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_matrix])
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8", "int64"])
+    def test_linear_gives_the_scores_of_dense_rows(self, make, dtype):
+        X = sparse.random_array((2000, 5000), density=0.01, rng=np.random.default_rng(0)) * 100
+        X, encoder = X.astype(dtype), example("linear", 12, n_features=5000)
+        assert X.nnz > 90_000
+        scores = encoder.scores(make(X), n_jobs=2)
+        assert isinstance(scores, np.ndarray)
+        np.testing.assert_allclose(scores, encoder.scores(X.toarray()), rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(unpack(encoder.encode(make(X)), n_bits=12), scores > 0)
+
+    def test_rows_are_not_made_dense(self):
+        """They would take 8 TiB."""
+        encoder = Linear(weights=np.ones((1, 2**20)), bias=np.zeros(1))
+        X = sparse.csr_array((np.ones(3), ([0, 5, 2**20 - 1], [7, 2**20 - 1, 0])), shape=(2**20, 2**20))
+        assert np.flatnonzero(encoder.encode(X)).tolist() == [0, 5, 2**20 - 1]
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_values_must_be_finite(self, value):
+        X = sparse.csr_array(np.diag([1.0, 2.0, 3.0, value, 5.0]))
+        with pytest.raises(ValueError, match="Input X contains"):
+            example("linear").encode(X)
+
+    def test_rows_must_have_the_right_width(self):
+        with pytest.raises(ValueError, match="must have 5 features per row"):
+            example("linear").encode(sparse.csr_array((3, 6)))
+
+    def test_every_encoder_takes_them_or_says_what_to_do(self, name):
+        encoder, X = example(name), some_rows(20)
+        if encoder.accepts_sparse:
+            np.testing.assert_allclose(encoder.scores(sparse.csr_array(X)), encoder.scores(X), rtol=1e-9)
+            return
+        with pytest.raises(ValueError) as error:
+            encoder.encode(sparse.csr_array(X))
+        assert str(error.value) == (
+            f"The 'X' parameter must be a dense array for {type(encoder).__name__}. Got a sparse matrix instead. "
+            "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+        )
+
+
+class TestAugmented:
+    def test_with_and_without_features(self):
+        directions, X = example("linear"), some_rows(20)
+        columns = directions.scores(X)
+        for n_features, rows in ((3, columns), (8, np.hstack([X, columns]))):
+            bits = example("linear", 4, n_features=n_features)
+            encoder = Augmented(directions=directions, bits=bits)
+            assert encoder.keeps_features == (n_features == 8)
+            np.testing.assert_allclose(encoder.scores(X), bits.scores(rows))
+
+    def test_every_encoder_can_be_either_part_in_a_file(self, name, tmp_path):
+        X = some_rows(20)
+        for encoder in (
+            Augmented(directions=example(name), bits=example("linear", 4, n_features=8)),
+            Augmented(directions=example("linear", N_FEATURES, seed=3), bits=example(name)),
+        ):
+            loaded = save_and_load(encoder, tmp_path / "m")
+            np.testing.assert_array_equal(loaded.scores(X), encoder.scores(X))
+            assert [type(loaded.directions), type(loaded.bits)] == [type(encoder.directions), type(encoder.bits)]
+
+    def test_names_in_files(self):
+        encoder = Augmented(directions=example("kernel", N_FEATURES), bits=example("trees"))
+        kernel = [f"directions.kernel.{field}" for field in ("support", "weights", "bias", "gamma")]
+        assert list(encoder.arrays()) == kernel + [f"bits.trees.{field}" for field in example("trees").arrays()]
+
+    def test_parts_that_are_not_registered_are_refused_when_saving(self, tmp_path):
+        @dataclass(frozen=True, eq=False, repr=False)
+        class Other(Linear):
+            def __repr__(self):
+                return "Other()"
+
+        other = Other(**example("linear", n_features=8).arrays())
+        encoder = Augmented(directions=example("linear"), bits=other)
+        assert encoder.encode(some_rows(3)).shape == (3, 1)
+        hasher = FastHash(3)
+        hasher.encoder_ = encoder
+        with pytest.raises(ValueError, match=r"Other\(\) cannot be saved: .*joblib"):
+            hasher.save(tmp_path / "m")
+        assert not list(tmp_path.iterdir())
+
+    def test_a_saved_model_loads(self, tmp_path):
+        hasher = FastHash(3)
+        hasher.encoder_ = Augmented(directions=example("spheres"), bits=example("sinusoid", n_features=8))
+        hasher.save(tmp_path / "m")
+        X = some_rows(5)
+        np.testing.assert_array_equal(load(tmp_path / "m").encode(X), hasher.encoder_.encode(X))
+
+    def test_arrays_that_do_not_fit_are_refused(self):
+        directions = example("linear")
+        arrays = Augmented(directions=directions, bits=example("linear", 4, n_features=3)).arrays()
+        misfit = Augmented(directions=directions, bits=example("linear", 4, n_features=7)).arrays()
+        wrong = [
+            (misfit, "3 directions, with or without 5 features. Got 7 columns"),
+            ({n: array for n, array in arrays.items() if n.startswith("bits")}, r"of 'directions' .* Got \[\]"),
+            (arrays | {"bits.kernel.weights": np.ones((1, 1))}, r"exactly one .* Got \['kernel', 'linear'\]"),
+            ({n.replace("bits.linear", "bits.svm"): a for n, a in arrays.items()}, r"Got \['svm'\]"),
+            (arrays | {"more.linear.weights": np.ones((1, 1))}, "no array 'more.linear.weights'"),
+            (arrays | {"odd": np.ones(1)}, "no array 'odd'"),
+            (arrays | {"bits": np.ones(1)}, r"exactly one .* Got \['', 'linear'\]"),
+            ({"bits.directed." * 10_000 + "bits.linear.weights": np.ones(1)}, "at most 8 nested .* Got 10001"),
+        ]
+        for changed, message in wrong:
+            with pytest.raises(ValueError, match=message):
+                Augmented.from_arrays(changed)
+
+    def test_too_many_inside_each_other_are_refused_when_saving(self):
+        encoder = example("linear", N_FEATURES)
+        for _ in range(8):
+            encoder = Augmented(directions=example("linear", N_FEATURES), bits=encoder)
+        np.testing.assert_array_equal(
+            Augmented.from_arrays(encoder.arrays()).encode(some_rows(9)), encoder.encode(some_rows(9))
+        )
+        with pytest.raises(ValueError, match="at most 8 nested"):
+            Augmented(directions=example("linear", N_FEATURES), bits=encoder).arrays()
+
+    def test_concatenate_refuses_other_directions(self):
+        bits = example("linear", 1, n_features=9)
+        parts = [Augmented(directions=example(name, 4), bits=bits) for name in ("kernel", "linear")]
+        with pytest.raises(ValueError, match="same directions"):
+            Augmented.concatenate(parts)
 
 
 def test_a_row_far_from_all_anchors_has_a_score():
-    scores = anchors(3).scores(np.full((1, 5), 1e5))
+    scores = example("anchors").scores(np.full((1, N_FEATURES), 1e5))
     assert np.isfinite(scores).all()
     assert np.abs(scores).max() > 0
 
 
 class TestKernel:
     def test_far_from_the_origin(self):
-        near, far = kernel(5), kernel(5, shift=1e6)
-        X = np.random.default_rng(1).normal(size=(30, 5))
+        near, X = example("kernel", 5), some_rows(30)
+        far = replace(near, support=near.support + 1e6)
         np.testing.assert_allclose(far.scores(X + 1e6), near.scores(X), atol=1e-6)
 
     def test_concatenate_drops_support_vectors_without_weight(self):
-        parts = [kernel(1, seed=seed) for seed in range(3)]
+        parts = [example("kernel", 1, seed=seed) for seed in range(3)]
         for part in parts:
             part.weights[:, [1, 4]] = 0
         parts[1].weights[0, 4] = 2.0
@@ -232,43 +387,44 @@ class TestKernel:
         assert whole.weights.shape == (3, 6)
 
     def test_constant_bits_keep_one_support_vector(self):
-        part = kernel(1)
+        part = example("kernel", 1)
         part.weights[:] = 0
         whole = Kernel.concatenate([part, part])
-        assert whole.support.shape == (1, 5)
-        np.testing.assert_array_equal(whole.scores(np.ones((3, 5))), np.full((3, 2), part.bias[0]))
+        assert whole.support.shape == (1, N_FEATURES)
+        np.testing.assert_array_equal(whole.scores(np.ones((3, N_FEATURES))), np.full((3, 2), part.bias[0]))
         whole._check()
 
     def test_concatenate_merges_other_support(self):
-        first, second, other = kernel(1), kernel(2, seed=1), kernel(2, seed=2)
-        rows = [3, 0, 3, 5]
-        third = Kernel.from_arrays(
-            other.arrays() | {"support": other.support[rows] + [[0], [0], [0], [1]], "weights": other.weights[:, :4]}
-        )
+        first, second, other = (example("kernel", n_bits, seed=seed) for seed, n_bits in enumerate((1, 2, 2)))
+        support = other.support[[3, 0, 3, 5]] + [[0], [0], [0], [1]]  # one of them twice, one of them new
+        third = replace(other, support=support, weights=other.weights[:, :4])
         whole = Kernel.concatenate([first, third, second])
-        assert whole.support.shape == (7 + 1, 5)
-        X = np.random.default_rng(1).normal(size=(30, 5))
+        assert whole.support.shape == (7 + 1, N_FEATURES)
+        X = some_rows(30)
         expected = np.concatenate([part.scores(X) for part in (first, third, second)], axis=1)
         np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-12, atol=1e-12)
 
     def test_bits_added_later_give_the_same_encoder(self):
-        parts = [kernel(1, seed=seed) for seed in range(4)]
+        parts, X = [example("kernel", 1, seed=seed) for seed in range(4)], some_rows(30)
         for part in parts[:2]:
             part.weights[:, [1, 4]] = 0
-        X = np.random.default_rng(1).normal(size=(30, 5))
         later = Kernel.concatenate([Kernel.concatenate(parts[:2]), *parts[2:]])
-        assert later.support.shape == (7, 5)
+        assert later.support.shape == (7, N_FEATURES)
         np.testing.assert_allclose(later.scores(X), Kernel.concatenate(parts).scores(X), rtol=1e-12, atol=1e-12)
 
     def test_concatenate_refuses_other_gamma(self):
-        first = kernel(1)
-        other = Kernel.from_arrays(first.arrays() | {"gamma": np.array(0.4)})
+        first = example("kernel", 1)
         with pytest.raises(ValueError, match=r"same 'gamma'.*\[0.3, 0.4\]"):
-            Kernel.concatenate([first, other])
+            Kernel.concatenate([first, replace(first, gamma=np.array(0.4))])
 
-    def test_gamma_must_be_positive(self):
-        with pytest.raises(ValueError, match="gamma"):
-            Kernel.from_arrays(kernel(1).arrays() | {"gamma": np.array(-1.0)})
+    @pytest.mark.parametrize("bias", [0.0, np.array([1.0, -2.0, 0.5])])
+    def test_on_gaussian_features(self, bias):
+        X, rng = some_rows(50), np.random.default_rng(0)
+        features = GaussianFeatures.draw(X, n_anchors=20, gamma=None, rng=rng)
+        weights = rng.normal(size=(20, 3)).T
+        encoder = Kernel.on_features(features, weights, bias)
+        encoder._check()
+        np.testing.assert_allclose(encoder.scores(X), features.features(X) @ weights.T + bias, atol=1e-12)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

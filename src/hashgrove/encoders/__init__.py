@@ -1,7 +1,8 @@
 """What a hasher learned: frozen arrays that turn feature rows into scores and packed codes.
 
-An encoder imports nothing of the learning side. Each class is a frozen dataclass of arrays (`Augmented` of two
-encoders); ``ENCODERS`` names those that a model file can hold.
+Encoders import nothing of the learning side. Each class is a frozen dataclass of arrays (`Augmented` consists of two
+other encoders); `hashgrove.encoders.base` describes how to write one. ``ENCODERS`` is the only registry: a model file
+can hold the encoders that it names, and no others.
 """
 
 from hashgrove.encoders.anchor_graph import AnchorGraph
@@ -28,8 +29,10 @@ __all__ = [
     "Spheres",
     "Tabulated",
     "Trees",
+    "encoder_name",
 ]
 
+# Names in model files. They stay as they are, even where a class got a better name later.
 ENCODERS: dict[str, type[Encoder]] = {
     "linear": Linear,
     "kernel": Kernel,
@@ -41,3 +44,18 @@ ENCODERS: dict[str, type[Encoder]] = {
     "anchors": AnchorGraph,
     "directed": Augmented,
 }
+
+
+def encoder_name(encoder: Encoder) -> str:
+    """The name of an encoder's class in model files; ValueError if it is not in ``ENCODERS`` and cannot be saved.
+
+    >>> encoder_name(Linear.constant(1, n_features=2))
+    'linear'
+    """
+    for name, encoder_class in ENCODERS.items():
+        if type(encoder) is encoder_class:
+            return name
+    raise ValueError(
+        f"{encoder} cannot be saved: a model file holds arrays only, no pickled objects, and only of the encoders "
+        f"{sorted(ENCODERS)}. Use a hash function of hashgrove or a linear classifier, or joblib.dump."
+    )

@@ -1,11 +1,10 @@
-"""Bits that are functions on a graph of anchors: a row is known by its similarity to the anchors nearest to it."""
+"""Bits that depend on the similarities of a row to its nearest anchors (anchor graph hashing)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,13 @@ from hashgrove.numerics.distances import DistancesTo
 
 __all__ = ["AnchorGraph", "nearest_anchors", "truncated_similarities"]
 
+SMALLEST_BANDWIDTH, LARGEST_BANDWIDTH = 1e-150, 1e150  # their squares are within the range of float64
+
 
 def nearest_anchors(
     X: NDArray[Any], anchors: DistancesTo, n_nearest: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The ``n_nearest`` anchors of each row, nearest first, and their squared distances."""
+    """The numbers of the ``n_nearest`` anchors of each row, nearest first, and their squared distances."""
     distances = anchors.squared(X)
     columns = np.argpartition(distances, n_nearest - 1, axis=1)[:, :n_nearest]
     near = np.take_along_axis(distances, columns, axis=1)
@@ -28,31 +29,33 @@ def nearest_anchors(
 
 
 def truncated_similarities(squared: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
-    """Gaussian similarities of squared distances, nearest first, made to sum to one in each row.
+    """Gaussian similarities from squared distances (nearest first), scaled so that each row sums to one.
 
     >>> truncated_similarities(np.array([[1e6, 1e6]]), bandwidth=1.0).tolist()
     [[0.5, 0.5]]
     """
-    similarities = np.exp((squared[:, :1] - squared) / bandwidth**2)  # the nearest is 1: a far row does not vanish
+    # relative to the nearest anchor, whose similarity is then 1: in a row far from all anchors not all of them vanish
+    similarities = np.exp((squared[:, :1] - squared) / bandwidth**2)
     return similarities / similarities.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)
 class AnchorGraph(Encoder):
-    """Scores of y = z(x) w', with z(x) the similarities of x to its nearest anchors, which sum to one.
+    """Scores that are piecewise linear in y = z(x) w', where z(x) holds the similarities of x to its nearest anchors.
 
-    The score of a bit is a line of y for y <= 0 and another one for y > 0: (1, 1) as slopes and no intercepts is y
-    itself.
+    The similarities sum to one. The score of a bit is one linear function of y for y <= 0 and another one for y > 0;
+    with slopes 1 and intercepts 0 it is y itself.
 
     Parameters
     ----------
     anchors : float64 array of shape (n_anchors, n_features)
     weights : float64 array of shape (n_bits, n_anchors)
     slopes, intercepts : float64 array of shape (2, n_bits)
-        Of the lines for y <= 0 and for y > 0.
+        Of the linear functions for y <= 0 (first row) and for y > 0 (second row).
     bandwidth : float64 array of shape ()
         The similarity is exp(-||x - a||^2 / bandwidth^2).
     n_nearest : int64 array of shape ()
+        Number of nearest anchors that have a similarity; it is zero for the others.
 
     Examples
     --------
@@ -68,70 +71,30 @@ class AnchorGraph(Encoder):
     [[-0.96], [0.76], [0.96]]
     """
 
-    anchors: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    intercepts: NDArray[np.float64]
-    bandwidth: NDArray[np.float64]
-    n_nearest: NDArray[np.int64]
-
-    @property
-    def n_bits(self) -> int:
-        """Number of bits in a code."""
-        return len(self.weights)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns that `X` must have."""
-        return self.anchors.shape[1]
+    anchors: Annotated[NDArray[np.float64], ("anchors", "features")]
+    weights: Annotated[NDArray[np.float64], ("bits", "anchors")]
+    slopes: Annotated[NDArray[np.float64], (2, "bits")]
+    intercepts: Annotated[NDArray[np.float64], (2, "bits")]
+    bandwidth: Annotated[NDArray[np.float64], ()]
+    n_nearest: Annotated[NDArray[np.int64], ()]
 
     @cached_property
-    def _points(self) -> DistancesTo:
+    def _distances(self) -> DistancesTo:
         return DistancesTo(self.anchors)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        columns, squared = nearest_anchors(X, self._points, int(self.n_nearest))
+        columns, squared = nearest_anchors(X, self._distances, int(self.n_nearest))
         similarities = np.zeros((len(X), len(self.anchors)))
         np.put_along_axis(similarities, columns, truncated_similarities(squared, float(self.bandwidth)), axis=1)
         y = similarities @ self.weights.T
         below, above = self.slopes
         return np.where(y > 0, above * y + self.intercepts[1], below * y + self.intercepts[0])
 
-    @classmethod
-    def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """One encoder of all bits; the anchors, the bandwidth and the number of nearest ones must be the same."""
-        first = encoders[0]
-        for encoder in encoders:
-            for name in ("anchors", "bandwidth", "n_nearest"):
-                if not np.array_equal(getattr(encoder, name), getattr(first, name)):
-                    raise ValueError(f"AnchorGraph encoders must have the same {name!r} to be concatenated.")
-        return cls(
-            anchors=first.anchors,
-            weights=np.concatenate([encoder.weights for encoder in encoders]),
-            slopes=np.concatenate([encoder.slopes for encoder in encoders], axis=1),
-            intercepts=np.concatenate([encoder.intercepts for encoder in encoders], axis=1),
-            bandwidth=first.bandwidth,
-            n_nearest=first.n_nearest,
-        )
-
-    def _check(self) -> None:
-        n_bits, n_anchors = self.weights.shape if self.weights.ndim == 2 else (0, 0)
-        n_features = self.anchors.shape[-1] if self.anchors.ndim == 2 else 0
-        self._check_floats(
-            {
-                "weights": (n_bits, n_anchors),
-                "anchors": (n_anchors, n_features),
-                "slopes": (2, n_bits),
-                "intercepts": (2, n_bits),
-                "bandwidth": (),
-            }
-        )
-        if self.bandwidth <= 0:
-            raise ValueError(f"the array 'bandwidth' must be positive. Got {self.bandwidth}.")
-        if self.n_nearest.dtype != np.int64 or self.n_nearest.shape != ():
-            raise ValueError(
-                f"the array 'n_nearest' must be int64 of shape (). Got {self.n_nearest.dtype} of shape "
-                f"{self.n_nearest.shape}."
-            )
+    def _check_values(self) -> None:
+        n_anchors = len(self.anchors)
         if not 1 <= self.n_nearest <= n_anchors:
             raise ValueError(f"the array 'n_nearest' must be from 1 to {n_anchors}. Got {self.n_nearest}.")
+        if not SMALLEST_BANDWIDTH <= self.bandwidth <= LARGEST_BANDWIDTH:
+            raise ValueError(
+                f"the array 'bandwidth' must be from {SMALLEST_BANDWIDTH} to {LARGEST_BANDWIDTH}. Got {self.bandwidth}."
+            )

@@ -1,8 +1,8 @@
-"""Bits that see directions beside the features: one encoder's scores are columns of another one's rows."""
+"""Bits that see directions besides the features: the scores of one encoder are columns of the rows of another one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,28 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
-from hashgrove.encoders.kernel import Kernel
-from hashgrove.encoders.linear import Linear
-from hashgrove.encoders.trees import Trees
 
-__all__ = ["Augmented", "with_directions"]
+__all__ = ["Augmented", "augmented_rows"]
 
-DIRECTIONS: dict[str, type[Encoder]] = {"linear": Linear, "kernel": Kernel}
-BITS: dict[str, type[Encoder]] = {"trees": Trees, "linear": Linear, "kernel": Kernel}
+MAX_DEPTH = 8  # of Augmented encoders inside Augmented encoders; a file could otherwise ask for endless recursion
 
 
 @dataclass(frozen=True, eq=False)
 class Augmented(Encoder):
-    """The bits of rows (x, directions of x), or of the directions alone where ``bits`` has no more columns than those.
+    """The bits of rows (x, directions of x), or of the directions alone.
+
+    The columns that ``bits`` takes say which: as many as there are directions, or those and the features.
 
     Parameters
     ----------
-    directions : Linear or Kernel
-        Its scores are the columns that come after the features.
+    directions : Encoder
+        Its scores are the columns after the features.
     bits : Encoder
+        It gives the bits. Both parts may be of any class in ``hashgrove.encoders.ENCODERS``; with a part of another
+        class the encoder works but cannot be saved.
 
     Examples
     --------
+    >>> from hashgrove.encoders import Linear
     >>> half = Linear(weights=np.array([[1.0, 1.0]]), bias=np.array([-1.0]))
     >>> bits = Linear(weights=np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]), bias=np.zeros(2))
     >>> Augmented(directions=half, bits=bits).scores([[0.5, 2.0]]).tolist()
@@ -53,21 +54,21 @@ class Augmented(Encoder):
 
     @property
     def keeps_features(self) -> bool:
-        """Whether ``bits`` sees the features, too."""
+        """Whether ``bits`` sees the features besides the directions."""
         return self.bits.n_features > self.directions.n_bits
 
-    def _columns(self, X: NDArray[Any]) -> NDArray[Any]:
-        return with_directions(X, self.directions._scores(X), keep_features=self.keeps_features)
+    def _rows(self, X: NDArray[Any]) -> NDArray[Any]:
+        return augmented_rows(X, self.directions._scores(X), keep_features=self.keeps_features)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
-        return self.bits._scores(self._columns(X))
+        return self.bits._scores(self._rows(X))
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
-        return self.bits._bits(self._columns(X))
+        return self.bits._bits(self._rows(X))
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """The bits of all ``encoders``, which must have the same directions."""
+        """One encoder that gives the bits of all ``encoders``, which must have the same directions."""
         first = encoders[0]
         for encoder in encoders:
             mine, theirs = first.directions.arrays(), encoder.directions.arrays()
@@ -77,30 +78,40 @@ class Augmented(Encoder):
         return cls(directions=first.directions, bits=type(bits[0]).concatenate(bits))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of both parts, by part, kind of encoder and field."""
-        found: dict[str, NDArray[Any]] = {}
-        for part, kinds in (("directions", DIRECTIONS), ("bits", BITS)):
-            encoder = getattr(self, part)
-            kind = next((name for name, known in kinds.items() if known is type(encoder)), "other")
-            found |= {f"{part}.{kind}.{name}": array for name, array in encoder.arrays().items()}
-        return found
+        """The arrays of both parts, named "part.encoder.array", for example "bits.trees.weights"."""
+        from hashgrove.encoders import encoder_name  # the registry imports this module
+
+        arrays = {
+            f"{part}.{encoder_name(encoder)}.{name}": array
+            for part, encoder in (("directions", self.directions), ("bits", self.bits))
+            for name, array in encoder.arrays().items()
+        }
+        _check_depth(arrays)
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Inverse of `arrays`, for arrays from an untrusted file."""
-        fields: dict[str, dict[str, NDArray[Any]]] = {}
+        """Build an encoder from what `arrays` returned; all of it is checked, since a file is untrusted."""
+        from hashgrove.encoders import ENCODERS  # the registry imports this module
+
+        _check_depth(arrays)
+        found: dict[str, dict[str, dict[str, NDArray[Any]]]] = {"directions": {}, "bits": {}}
         for name, array in arrays.items():
-            part, _, field = name.rpartition(".")
-            fields.setdefault(part, {})[field] = array
-        found = {}
-        for part, kinds in (("directions", DIRECTIONS), ("bits", BITS)):
-            there = [kind for kind in kinds if f"{part}.{kind}" in fields]
-            if len(there) != 1:
-                raise ValueError(f"a Augmented encoder has {part!r} of one kind of {sorted(kinds)}, not {there}")
-            found[part] = kinds[there[0]].from_arrays(fields.pop(f"{part}.{there[0]}"))
-        if fields:
-            raise ValueError(f"a Augmented encoder has no arrays of {sorted(fields)}")
-        encoder = cls(**found)
+            part, _, rest = name.partition(".")
+            kind, _, field = rest.partition(".")
+            if part not in found:
+                raise ValueError(f"Augmented has no array {name!r}, only arrays of {sorted(found)}.")
+            found[part].setdefault(kind, {})[field] = array
+        parts = {}
+        for part, kinds in found.items():
+            if len(kinds) != 1 or not kinds.keys() <= ENCODERS.keys():
+                raise ValueError(
+                    f"Augmented must have arrays of {part!r} for exactly one of the encoders {sorted(ENCODERS)}. "
+                    f"Got {sorted(kinds)}."
+                )
+            ((kind, fields),) = kinds.items()
+            parts[part] = ENCODERS[kind].from_arrays(fields)
+        encoder = cls(**parts)
         encoder._check()
         return encoder
 
@@ -108,13 +119,23 @@ class Augmented(Encoder):
         n_directions, n_features = self.directions.n_bits, self.directions.n_features
         if self.bits.n_features not in (n_directions, n_features + n_directions):
             raise ValueError(
-                f"the bits of a Augmented encoder take {n_directions} directions, with or without {n_features} "
-                f"features. Got {self.bits.n_features} columns."
+                f"the arrays of 'bits' must take {n_directions} directions, with or without {n_features} features. "
+                f"Got {self.bits.n_features} columns."
             )
 
 
-def with_directions(X: NDArray[Any], directions: NDArray[Any], *, keep_features: bool) -> NDArray[Any]:
-    """Rows of features and directions, of one floating type, or of directions alone."""
-    kind = np.float64 if X.dtype == np.float64 else np.float32
-    columns = directions.astype(kind, copy=False)
-    return np.hstack([X.astype(kind, copy=False), columns]) if keep_features else columns
+def augmented_rows(X: NDArray[Any], directions: NDArray[Any], *, keep_features: bool) -> NDArray[Any]:
+    """The rows that ``bits`` of an `Augmented` encoder takes: features and directions, or the directions alone.
+
+    >>> augmented_rows(np.array([[1, 2]], np.uint8), np.array([[0.5]]), keep_features=True)
+    array([[1. , 2. , 0.5]], dtype=float32)
+    """
+    dtype = np.float64 if X.dtype == np.float64 else np.float32
+    columns = directions.astype(dtype, copy=False)
+    return np.hstack([X.astype(dtype, copy=False), columns]) if keep_features else columns
+
+
+def _check_depth(names: Iterable[str]) -> None:
+    depth = max((name.count(".") // 2 for name in names), default=0)
+    if depth > MAX_DEPTH:
+        raise ValueError(f"the arrays of at most {MAX_DEPTH} nested Augmented encoders can be in a file. Got {depth}.")

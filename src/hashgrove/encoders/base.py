@@ -1,114 +1,229 @@
-"""The contract of every encoder: scores, and a bit that is one where the score is above zero."""
+"""The contract of every encoder, and everything that follows from the declaration of its arrays.
+
+An encoder is a frozen dataclass. It declares each of its arrays once, with the type and the names of the axes, and
+says how to compute scores::
+
+    @dataclass(frozen=True, eq=False)
+    class Linear(Encoder):
+        weights: Annotated[NDArray[np.float64], ("bits", "features")]
+        bias: Annotated[NDArray[np.float64], ("bits",)]
+
+        def _scores(self, X):
+            return X @ self.weights.T + self.bias
+
+An axis is a name, or a number where its size is fixed; the axes ``()`` declare a single number. `Encoder` derives from
+the declaration:
+
+- `n_bits` and `n_features`, the sizes of the axes "bits" and "features";
+- `concatenate`: arrays that have the axis "bits" are joined along it, all others must be equal;
+- the checks of arrays from an untrusted file: names, types, number of dimensions, equal sizes of axes with equal names,
+  no empty array, no NaN and no infinity. Further conditions on the values go into `_check_values`.
+
+To register a new encoder, add one line to ``ENCODERS`` in ``hashgrove/encoders/__init__.py``.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Self
+from functools import cache
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import pack
 from hashgrove.runtime.threads import chunks, run_tasks
 
-__all__ = ["FEATURE_DTYPES", "Encoder"]
+__all__ = ["FEATURE_DTYPES", "ArrayDeclaration", "Encoder", "declared_arrays"]
 
-CHUNK_VALUES = 2**19
-FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type becomes the first
+CHUNK_VALUES = 2**19  # values of X in one chunk, so that a chunk fits into the cache
+MAX_CHUNK_ROWS = 1024
+FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type is converted to the first
+
+
+class ArrayDeclaration(NamedTuple):
+    """Type and axes of one array of an encoder."""
+
+    dtype: np.dtype[Any]
+    axes: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        axes = ", ".join(f"n_{axis}" if isinstance(axis, str) else str(axis) for axis in self.axes)
+        return f"{self.dtype} of shape ({axes}{',' if len(self.axes) == 1 else ''})"
+
+
+@cache
+def declared_arrays(encoder_class: type[Encoder]) -> dict[str, ArrayDeclaration]:
+    """The arrays that an encoder class declares, by field name.
+
+    >>> from hashgrove.encoders import Linear
+    >>> {name: str(declaration) for name, declaration in declared_arrays(Linear).items()}
+    {'weights': 'float64 of shape (n_bits, n_features)', 'bias': 'float64 of shape (n_bits,)'}
+    """
+    hints = get_type_hints(encoder_class, include_extras=True)
+    declared = {}
+    for field in fields(encoder_class):  # type: ignore[arg-type]
+        hint = hints[field.name]
+        if get_origin(hint) is not Annotated:
+            raise TypeError(
+                f"{encoder_class.__name__}.{field.name} must be declared as an array with its axes, for example "
+                f"Annotated[NDArray[np.float64], ('bits', 'features')]. Got {hint}."
+            )
+        array_type, axes = get_args(hint)
+        _, dtype = get_args(array_type)
+        declared[field.name] = ArrayDeclaration(np.dtype(*get_args(dtype)), axes)
+    return declared
 
 
 class Encoder(ABC):
-    """A function from feature rows to codes; subclasses are frozen dataclasses whose fields are arrays.
+    """A function from feature rows to codes, made of declared arrays; see the module's docstring.
 
-    A subclass gives `n_bits`, `n_features`, `_scores` (one chunk of rows), `concatenate` and `_check`. One that meets
-    values that are not finite by itself, as it reads them, and then raises what `assert_all_finite` does, says so by
-    `checks_finite`, and takes uint8 rows, too.
+    A subclass implements `_scores`. Where its bits can be computed faster than its scores it overrides `_bits`; where
+    the values of its arrays must fulfil more than the declaration says it overrides `_check_values`. An encoder
+    whose fields are not arrays gives `n_bits`, `n_features` and `concatenate` itself.
+
+    Attributes
+    ----------
+    checks_finite : bool
+        Whether `_scores` and `_bits` check by themselves that all values are finite, and raise what
+        `sklearn.utils.assert_all_finite` raises. Such an encoder must also take rows of type uint8.
+    accepts_sparse : bool
+        Whether `_scores` and `_bits` also take rows in a scipy CSR matrix.
     """
 
     checks_finite: ClassVar[bool] = False
     accepts_sparse: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def n_bits(self) -> int:
         """Number of bits in a code."""
+        return self._size_of("bits")
 
     @property
-    @abstractmethod
     def n_features(self) -> int:
         """Number of columns that `X` must have."""
+        return self._size_of("features")
+
+    def _size_of(self, axis: str) -> int:
+        for name, declaration in declared_arrays(type(self)).items():
+            if axis in declaration.axes:
+                return getattr(self, name).shape[declaration.axes.index(axis)]
+        raise TypeError(f"{type(self).__name__} declares no array with the axis {axis!r}.")
 
     @abstractmethod
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Scores (n, n_bits) of a C-contiguous, checked chunk of rows, float32 or float64; see `checks_finite`."""
+        """Scores, shape (n, n_bits), of one chunk of rows.
+
+        The chunk has the right number of columns, is C-contiguous (or in CSR form, see `accepts_sparse`), and contains
+        finite float32 or float64 values (see `checks_finite`).
+        """
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
-        """Bits (n, n_bits) of such a chunk."""
+        """Bits, shape (n, n_bits), of one chunk of rows."""
         return self._scores(X) > 0
 
-    @classmethod
-    @abstractmethod
-    def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """One encoder that gives the bits of all ``encoders``, in their order."""
-
-    @abstractmethod
-    def _check(self) -> None:
-        """Raise ValueError unless the arrays fit together; a model file from elsewhere is untrusted."""
-
     def scores(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """Real-valued scores, shape (n, n_bits); bit = score > 0, and the magnitude is its margin."""
-        return np.concatenate(self._map(self._scores, X, n_jobs))
+        """Real-valued scores, shape (n, n_bits). A bit is 1 where its score is above 0; the magnitude is its margin."""
+        return np.concatenate(self._apply_to_chunks(self._scores, X, n_jobs))
 
     def encode(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """Packed codes, uint8 of shape (n, ceil(n_bits / 8)); see `hashgrove.codes.pack` for the order of bits."""
-        return np.concatenate(self._map(lambda rows: pack(self._bits(rows)), X, n_jobs))
+        return np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
 
-    def _map(
+    def _apply_to_chunks(
         self, function: Callable[[NDArray[Any]], NDArray[Any]], X: ArrayLike, n_jobs: int | None
     ) -> list[NDArray[Any]]:
-        """``function`` of each chunk of ``X``, contiguous and known to be finite; a chunk fits into the cache."""
-        checked: NDArray[Any] = check_array(X, dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
-        if checked.shape[1] != self.n_features:
-            raise ValueError(
-                f"The 'X' parameter must have {self.n_features} features a row, as in training. "
-                f"Got {checked.shape[1]} instead."
-            )
+        """Call ``function`` for each chunk of the rows of ``X``, on several threads; return the results in order."""
+        checked = self._check_rows(X)
+        n, sparse = checked.shape[0], issparse(checked)
 
         def of_chunk(start: int, stop: int) -> NDArray[Any]:
-            rows = np.ascontiguousarray(checked[start:stop])
+            rows = checked[start:stop] if sparse else np.ascontiguousarray(checked[start:stop])
             if not self.checks_finite:
                 rows = rows.astype(np.float32) if rows.dtype == np.uint8 else rows
                 assert_all_finite(rows, input_name="X")
             return function(rows)
 
-        n_rows = min(max(CHUNK_VALUES // self.n_features // 64, 1) * 64, 1024)
-        return run_tasks(of_chunk, chunks(len(checked), n_rows), n_jobs=n_jobs)
+        values_per_row = max(checked.nnz // n, 1) if sparse else self.n_features
+        n_rows = min(max(CHUNK_VALUES // values_per_row // 64, 1) * 64, MAX_CHUNK_ROWS)
+        return run_tasks(of_chunk, chunks(n, n_rows), n_jobs=n_jobs)
+
+    def _check_rows(self, X: ArrayLike) -> Any:
+        """``X`` as a matrix of a type and width that the encoder takes: dense, or CSR if it was sparse."""
+        if issparse(X) and not self.accepts_sparse:
+            raise ValueError(
+                f"The 'X' parameter must be a dense array for {type(self).__name__}. Got a sparse matrix instead. "
+                "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+            )
+        checked = check_array(X, accept_sparse="csr", dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
+        if checked.shape[1] != self.n_features:
+            raise ValueError(
+                f"The 'X' parameter must have {self.n_features} features per row, as in training. "
+                f"Got {checked.shape[1]} instead."
+            )
+        return checked
+
+    @classmethod
+    def concatenate(cls, encoders: Sequence[Self]) -> Self:
+        """One encoder that gives the bits of all ``encoders``, in their order.
+
+        All must be of this class, and their arrays without the axis "bits" must be equal.
+        """
+        joined: dict[str, NDArray[Any]] = {}
+        for name, (_, axes) in declared_arrays(cls).items():
+            parts = [getattr(encoder, name) for encoder in encoders]
+            if "bits" not in axes:
+                _check_equal(cls, name, parts)
+                joined[name] = parts[0]
+                continue
+            for number, axis in enumerate(axes):
+                sizes = sorted({part.shape[number] for part in parts})
+                if axis != "bits" and len(sizes) > 1:
+                    raise ValueError(f"{cls.__name__} encoders must have the same number of {axis}. Got {sizes}.")
+            joined[name] = np.concatenate(parts, axis=axes.index("bits"))
+        return cls(**joined)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that make this encoder, by field name."""
+        """The arrays of this encoder, by the names that they have in a model file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Inverse of `arrays`, for arrays from an untrusted file: names, types, shapes and ranges are checked."""
+        """Build an encoder from what `arrays` returned; all of it is checked, since a file is untrusted."""
         names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
         if set(arrays) != names:
-            raise ValueError(f"a {cls.__name__} encoder has the arrays {sorted(names)}, not {sorted(arrays)}")
+            raise ValueError(f"{cls.__name__} must have the arrays {sorted(names)}. Got {sorted(arrays)}.")
         encoder = cls(**arrays)
         encoder._check()
         return encoder
 
-    def _check_floats(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise ValueError unless each array named in ``shapes`` is finite float64 of that shape, and not empty."""
-        for name, shape in shapes.items():
+    def _check(self) -> None:
+        """Raise ValueError unless the arrays are as declared and their values make sense."""
+        sizes: dict[str, int] = {}
+        for name, declaration in declared_arrays(type(self)).items():
             array = getattr(self, name)
-            if array.dtype != np.float64 or array.shape != shape or 0 in shape:
-                raise ValueError(
-                    f"the array {name!r} must be float64, not empty, and fit the other arrays. "
-                    f"Got {array.dtype} of shape {array.shape}."
-                )
-            if not np.isfinite(array).all():
+            got = f"Got {array.dtype} of shape {array.shape}."
+            if array.dtype != declaration.dtype or array.ndim != len(declaration.axes) or 0 in array.shape:
+                raise ValueError(f"the array {name!r} must be {declaration} and not empty. {got}")
+            for axis, size in zip(declaration.axes, array.shape, strict=True):
+                expected = axis if isinstance(axis, int) else sizes.setdefault(axis, size)
+                if size != expected:
+                    size_of_axis = f", with n_{axis} = {expected} as in other arrays" if isinstance(axis, str) else ""
+                    raise ValueError(f"the array {name!r} must be {declaration}{size_of_axis}. {got}")
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise ValueError(f"the array {name!r} must be finite. Got NaN or infinity.")
+        self._check_values()
+
+    def _check_values(self) -> None:  # noqa: B027 (most encoders have no further conditions)
+        """Raise ValueError where a value is out of range; types and shapes have been checked before."""
+
+
+def _check_equal(encoder_class: type[Encoder], name: str, parts: Sequence[NDArray[Any]]) -> None:
+    first = parts[0]
+    if not all(part is first or np.array_equal(part, first) for part in parts):
+        got = f" Got {sorted({part.item() for part in parts})}." if first.ndim == 0 else ""
+        raise ValueError(f"{encoder_class.__name__} encoders must have the same {name!r} to be concatenated.{got}")

@@ -1,7 +1,7 @@
-"""256 linear levels per feature: one byte instead of four, and a split is a comparison of bytes.
+"""Binning: the range of each feature is divided into 256 bins, so a value is one byte and a split compares bytes.
 
-As in the authors' code: the range of each feature in training is widened by a thousandth on both sides and divided
-into 255 steps; values outside are clipped. "n_bins == 256, so uint8."
+As in the authors' code, the range of each feature in training is widened by a thousandth on both sides and divided
+into 255 steps. A value goes to the nearest step; values outside of the range are clipped.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["N_BINS", "TILE", "bin_features", "bin_tile", "fit_bins", "tile_width"]
 
-N_BINS = 256
+N_BINS = 256  # so a bin is a uint8
 ROWS_PER_CHUNK = 1024
-TILE = 64  # rows that are binned and encoded together: one bit of a word, one byte of a vector each
-LANES = 16
-AHEAD = 1024  # values between the one that is read and the one that is asked for: memory takes about that long
+TILE = 64  # rows that are binned and encoded together; a row is one bit of a word or one byte of a vector
+LANES = 16  # values that one vector instruction bins
+AHEAD = 1024  # distance of a prefetch, in values: about what is read while memory answers
 
 
 def fit_bins(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The lowest level's value and the number of levels per unit, for each feature; 0 where it is constant.
+    """The value of bin 0 and the number of bins per unit, for each feature; both are 0 for a constant feature.
 
     >>> low, scale = fit_bins(np.array([[0.0], [1.0]]))
     >>> bin_features(np.array([[-5.0], [0.0], [0.5], [1.0], [9.0]]), low, scale)
@@ -45,7 +45,7 @@ def fit_bins(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 def bin_features(
     X: NDArray[Any], low: NDArray[np.float64], scale: NDArray[np.float64], *, n_jobs: int | None = None
 ) -> NDArray[np.uint8]:
-    """The levels of ``X``, transposed: uint8 of shape (n_features, n)."""
+    """The bins of ``X``, transposed: uint8 of shape (n_features, n)."""
     bins = np.empty((X.shape[1], len(X)), np.uint8)
 
     def bin_chunk(start: int, stop: int) -> None:
@@ -57,14 +57,14 @@ def bin_features(
 
 @kernel
 def _bin(rows, low, scale, out):
-    """Write the level of each value of ``rows`` (n, d) to ``out`` (d, n)."""
+    """Write the bin of each value of ``rows`` (n, d) to ``out`` (d, n)."""
     n, d = rows.shape
-    levels = np.empty((TILE, tile_width(d)), np.uint8)
+    scratch = np.empty((TILE, tile_width(d)), np.uint8)
     tile = np.empty(TILE * tile_width(d), np.uint8)
     values = rows.reshape(-1)
     for start in range(0, n, TILE):
         size = min(TILE, n - start)
-        bin_tile(values, start, size, low, scale, levels, tile)
+        bin_tile(values, start, size, low, scale, scratch, tile)
         for j in range(d):
             for i in range(np.uint64(size)):
                 out[j, start + np.int64(i)] = tile[np.uint64(j * TILE) + i]
@@ -72,13 +72,13 @@ def _bin(rows, low, scale, out):
 
 @kernel
 def tile_width(n_features):
-    """Features of a tile: as many as there are, filled up to whole words."""
+    """Number of features in a tile: ``n_features``, rounded up to whole words of 8 bytes."""
     return (n_features + 7) // 8 * 8
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def _bin_lanes(typing_context: Any, values: Any, at: Any, low: Any, scale: Any, feature: Any, out: Any, to: Any) -> Any:
-    """Write the levels of the 16 ``values`` from ``at`` on to ``out`` from ``to`` on; one bit for each not finite."""
+    """Write the bins of ``values[at : at + 16]`` to ``out[to : to + 16]``; return 16 bits, 1 where not finite."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, at, low, scale, feature, out, to = arguments
@@ -92,11 +92,11 @@ def _bin_lanes(typing_context: Any, values: Any, at: Any, low: Any, scale: Any, 
         read = load(0, values, at, number)
         wide = read if number == ir.DoubleType() else _convert(builder, number)(read, doubles)
         shifted = builder.fsub(wide, load(2, low, feature, ir.DoubleType()))
-        level = builder.fmul(shifted, load(3, scale, feature, ir.DoubleType()))
-        level = builder.fadd(level, constant(doubles, 0.5))
+        position = builder.fmul(shifted, load(3, scale, feature, ir.DoubleType()))
+        position = builder.fadd(position, constant(doubles, 0.5))
         for compare, bound in ((">", constant(doubles, 0.0)), ("<", constant(doubles, 255.0))):
-            level = builder.select(builder.fcmp_ordered(compare, level, bound), level, bound)
-        whole = builder.fptosi(level, ir.VectorType(ir.IntType(32), LANES))
+            position = builder.select(builder.fcmp_ordered(compare, position, bound), position, bound)
+        whole = builder.fptosi(position, ir.VectorType(ir.IntType(32), LANES))
         place = pointer(context, builder, signature.args[5], out, to, bytes_)
         builder.store(builder.trunc(whole, bytes_), place, align=1)
         return builder.bitcast(_not_finite(builder, read, number), ir.IntType(LANES))
@@ -109,7 +109,7 @@ def _convert(builder: Any, number: Any) -> Any:
 
 
 def _not_finite(builder: Any, vector: Any, number: Any) -> Any:
-    """Where all bits of the exponent are one."""
+    """A vector of flags: 1 where all bits of the exponent are 1, which is NaN or infinity."""
     if isinstance(number, ir.IntType):
         return ir.Constant(ir.VectorType(ir.IntType(1), LANES), [0] * LANES)
     size, exponent = (64, 0x7FF0 << 48) if number == ir.DoubleType() else (32, 0x7F80 << 16)
@@ -119,16 +119,16 @@ def _not_finite(builder: Any, vector: Any, number: Any) -> Any:
 
 
 @kernel
-def bin_tile(values, first, n, low, scale, levels, tile):
-    """The levels of ``n`` rows, at most 64, feature by feature: ``tile``, uint8, flat (tile_width(d) x 64).
+def bin_tile(values, first, n, low, scale, scratch, tile):
+    """Write the bins of ``n`` rows, at most 64, feature by feature to ``tile``, uint8, flat (tile_width(d) x 64).
 
-    ``values`` are all rows, flat, float32, float64 or uint8; ``first`` is the number of the first one. ``levels`` is
-    scratch, uint8 (64, tile_width(d)). Returns whether all values are finite, else the levels mean nothing.
-    At the speed of memory: vectors along the row, then a transposition of bytes, eight by eight.
+    ``values`` holds all rows, flat, as float32, float64 or uint8; ``first`` is the number of the first row to read.
+    ``scratch`` is uint8 (64, tile_width(d)). Returns whether all values are finite; if not, the bins mean nothing.
+    Runs at the speed of memory: vectors along each row, then a transposition of 8 x 8 bytes at a time.
     """
-    d, width = np.uint64(len(low)), np.uint64(levels.shape[1])
+    d, width = np.uint64(len(low)), np.uint64(scratch.shape[1])
     whole = d - d % np.uint64(LANES)
-    flat, lost = levels.reshape(-1), np.uint16(0)
+    flat, lost = scratch.reshape(-1), np.uint16(0)
     for i in range(np.uint64(n)):
         source, target = (np.uint64(first) + i) * d, i * width
         for j in range(np.uint64(0), whole, np.uint64(LANES)):
@@ -136,10 +136,10 @@ def bin_tile(values, first, n, low, scale, levels, tile):
             lost |= _bin_lanes(values, source + j, low, scale, j, flat, target + j)
         for j in range(whole, d):
             value = np.float64(values[source + j])
-            level = (value - low[j]) * scale[j] + 0.5
-            flat[target + j] = np.uint8(np.int32(min(max(level, 0.0), 255.0)))
+            position = (value - low[j]) * scale[j] + 0.5
+            flat[target + j] = np.uint8(np.int32(min(max(position, 0.0), 255.0)))
             lost |= np.uint16(not np.isfinite(value))
-    words, columns = levels.view(np.uint64), tile.view(np.uint64)
+    words, columns = scratch.view(np.uint64), tile.view(np.uint64)
     for left in range(np.uint64(words.shape[1])):
         for top in range(np.uint64(TILE // 8)):
             _transpose_bytes(words, columns, left, top)
@@ -148,14 +148,14 @@ def bin_tile(values, first, n, low, scale, levels, tile):
 
 @kernel
 def _swap(a, b, shift, mask):
-    """Exchange the bits of ``a`` above ``shift`` with those of ``b`` below it, where ``mask`` is one."""
+    """Exchange bits of ``a`` and ``b``: bit i + shift of ``a`` with bit i of ``b``, wherever bit i of ``mask`` is 1."""
     moved = ((a >> shift) ^ b) & mask
     return a ^ (moved << shift), b ^ moved
 
 
 @kernel
 def _transpose_bytes(words, columns, left, top):
-    """Transpose 8 x 8 bytes: word ``left`` of rows 8 ``top``... becomes word ``top`` of columns 8 ``left``..."""
+    """Transpose 8 x 8 bytes: word ``left`` of the rows from 8 * top on to word ``top`` of the columns from 8 * left."""
     row = top * np.uint64(8)
     a0, a1, a2, a3 = (
         words[row, left],

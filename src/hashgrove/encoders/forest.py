@@ -1,8 +1,8 @@
-"""Small trees on 64 rows at a time: every test of a tree is one comparison of 64 bytes, and no branch is taken.
+"""Kernels that evaluate small trees on 64 rows at a time: each test of a tree compares 64 bytes, without branches.
 
-Levels lie feature by feature. A test gives a word with one bit a row; the words of a tree, 15 at depth 4, are combined
-by selection; the rows where it says +1 get its votes by one masked addition. Trees deeper than 6 are walked row by
-row, which costs what their paths cost instead of what all their nodes cost.
+The bins lie in memory feature by feature. A test gives a word with one bit per row. The words of a tree, 15 at depth 4,
+are combined by selection, and one masked addition gives the votes of the tree to the rows where it says +1. Trees
+deeper than 6 are walked row by row, which costs as much as their paths instead of all their nodes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hashgrove.encoders.binning import TILE, bin_tile, tile_width
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer, splat
 
-__all__ = ["compile_trees", "vote_levels", "vote_rows"]
+__all__ = ["compile_trees", "vote_bins", "vote_rows"]
 
-SHALLOW, DEEP = 4, 6  # depths that there is straight code for; a tree is filled up to one of them
-NEVER = np.uint32(0xFFFFFFFF)  # a threshold that no level is above
+SHALLOW, DEEP = 4, 6  # depths with code without branches; a tree is filled up to one of them
+NEVER = np.uint32(0xFFFFFFFF)  # a threshold that no bin is above
 
 
 def _record_size(depth: int) -> int:
-    """Length in uint32 of a compiled tree: places of the features, thresholds, and a byte for each lowest test."""
+    """Length of a compiled tree in uint32: places of the features, thresholds, and one byte per lowest test."""
     return 2 * (2**depth - 1) + 2 ** (depth - 1) // 4
 
 
@@ -33,18 +33,18 @@ SHALLOW_RECORD, DEEP_RECORD = _record_size(SHALLOW), _record_size(DEEP)
 
 
 def _tree_of(depth: int) -> Any:
-    """An intrinsic that evaluates a tree of this depth as straight code."""
+    """An intrinsic that evaluates a tree of this depth without branches."""
     word, n_tests = ir.IntType(64), 2**depth - 1
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-    def tree(typing_context: Any, levels: Any, first: Any, records: Any, start: Any) -> Any:
-        """The 64 rows where the tree with the record ``records[start:]`` says +1, one bit each.
+    def tree(typing_context: Any, bins: Any, first: Any, records: Any, start: Any) -> Any:
+        """Evaluate the tree whose record starts at ``records[start]`` on 64 rows: one bit per row, 1 for +1.
 
-        Row i of a feature is ``levels[place + first + i]``, with its place in the record.
+        The bin of row i is ``bins[place + first + i]``, where the record gives the place of the feature.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            levels, first, records, start = arguments
+            bins, first, records, start = arguments
             record = pointer(context, builder, signature.args[2], records, start, ir.IntType(32))
             flips = builder.bitcast(builder.gep(record, [ir.Constant(word, 2 * n_tests)]), ir.IntType(8).as_pointer())
 
@@ -54,7 +54,7 @@ def _tree_of(depth: int) -> Any:
             def test(k: int) -> Any:
                 place = builder.add(builder.zext(field(k), word), first)
                 vector = ir.VectorType(ir.IntType(8), TILE)
-                rows = builder.load(pointer(context, builder, signature.args[0], levels, place, vector), align=1)
+                rows = builder.load(pointer(context, builder, signature.args[0], bins, place, vector), align=1)
                 limits = builder.bitcast(splat(builder, field(n_tests + k), TILE // 4), vector)
                 return builder.bitcast(builder.icmp_unsigned(">", rows, limits), word)
 
@@ -68,7 +68,7 @@ def _tree_of(depth: int) -> Any:
 
             return subtree(0)
 
-        return types.uint64(levels, types.uint64, records, types.uint64), generate
+        return types.uint64(bins, types.uint64, records, types.uint64), generate
 
     return tree
 
@@ -93,7 +93,7 @@ def _add_where(typing_context: Any, votes: Any, rows: Any, weight: Any) -> Any:
 
 
 def compile_trees(unit: int, tree_ptr: Any, feature: Any, threshold: Any, child: Any, value: Any) -> Any:
-    """Records of trees, uint32 flat, with the place of feature j at j * ``unit``; none where a tree is too deep."""
+    """Records of all trees, uint32, flat; empty if a tree is too deep. The place of feature j is j * ``unit``."""
     for depth, size in ((SHALLOW, SHALLOW_RECORD), (DEEP, DEEP_RECORD)):
         records = np.zeros((len(tree_ptr) - 1, size), np.uint32)
         if _compile(depth, np.uint32(unit), tree_ptr, feature, threshold, child, value, records):
@@ -103,10 +103,11 @@ def compile_trees(unit: int, tree_ptr: Any, feature: Any, threshold: Any, child:
 
 @kernel
 def _compile(depth, unit, tree_ptr, feature, threshold, child, value, records):
-    """Fill in the records; False where a tree is deeper.
+    """Fill in the records; return False if a tree is deeper than ``depth``.
 
-    A tree is filled up: below a leaf, tests that no row passes lead left to the same leaf. A lowest test with the
-    leaves (-1, +1) is its word, (+1, -1) its inverse; with equal leaves it never passes, or is inverted too.
+    A tree is filled up to its full depth: below a leaf, tests that no row passes lead left to the same leaf. The result
+    of a lowest test with the leaves (-1, +1) is its word, with (+1, -1) the inverse. With equal leaves no row passes
+    the test, and the result is inverted if the leaves are +1.
     """
     n_tests = 2**depth - 1
     place = np.zeros(n_tests, np.uint32)  # the node at each place of the full tree
@@ -135,66 +136,64 @@ def _compile(depth, unit, tree_ptr, feature, threshold, child, value, records):
 
 
 @kernel
-def _vote_shallow(levels, first, records, weights, start, stop, votes):
-    """Add the votes of the trees [start, stop) to the 64 ``votes``: about 0.5 cycles a tree and row with AVX-512."""
+def _vote_shallow(bins, first, records, weights, start, stop, votes):
+    """Add the votes of the trees [start, stop) to ``votes`` (64): about 0.5 cycles per tree and row with AVX-512."""
     for t in range(np.uint64(start), np.uint64(stop)):
-        _add_where(votes, _shallow_tree(levels, first, records, t * np.uint64(SHALLOW_RECORD)), weights[t])
+        _add_where(votes, _shallow_tree(bins, first, records, t * np.uint64(SHALLOW_RECORD)), weights[t])
 
 
 @kernel
-def _vote_deep(levels, first, records, weights, start, stop, votes):
-    """What `_vote_shallow` does, for trees of depth 5 and 6."""
+def _vote_deep(bins, first, records, weights, start, stop, votes):
+    """The same as `_vote_shallow`, for trees of depth 5 and 6."""
     for t in range(np.uint64(start), np.uint64(stop)):
-        _add_where(votes, _deep_tree(levels, first, records, t * np.uint64(DEEP_RECORD)), weights[t])
+        _add_where(votes, _deep_tree(bins, first, records, t * np.uint64(DEEP_RECORD)), weights[t])
 
 
 @kernel
-def _vote_walking(levels, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes):
-    """What `_vote_shallow` does, for trees of any depth and up to 64 rows; feature j is at j * unit + first."""
+def _vote_walking(bins, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes):
+    """The same as `_vote_shallow`, for any depth and up to 64 rows; feature j starts at bins[j * unit + first]."""
     for t in range(start, stop):
         root = np.uint64(tree_ptr[t])
         for i in range(np.uint64(size)):
             node = root
             while child[node] > 0:
-                level = levels[np.uint64(feature[node]) * unit + first + i]
-                node = root + np.uint64(child[node]) + np.uint64(level > threshold[node])
+                bin_ = bins[np.uint64(feature[node]) * unit + first + i]
+                node = root + np.uint64(child[node]) + np.uint64(bin_ > threshold[node])
             if value[node] > 0:
                 votes[i] += weights[t]
 
 
 @kernel
-def _vote(levels, unit, first, size, forest, b, votes):
-    """Write the votes for +1 of bit ``b``, 64 of int16, for ``size`` rows of ``levels``, at most 64."""
+def _vote(bins, unit, first, size, forest, b, votes):
+    """Write the votes for +1 of bit ``b`` to ``votes``, int16 (64), for ``size`` rows of ``bins``, at most 64."""
     bit_ptr, records, weights, tree_ptr, feature, threshold, child, value = forest
     record = len(records) // len(weights) if size == TILE else 0
     start, stop = bit_ptr[b], bit_ptr[b + 1]
     votes[:] = 0
     if record == SHALLOW_RECORD:
-        _vote_shallow(levels, first, records, weights, start, stop, votes)
+        _vote_shallow(bins, first, records, weights, start, stop, votes)
     elif record == DEEP_RECORD:
-        _vote_deep(levels, first, records, weights, start, stop, votes)
+        _vote_deep(bins, first, records, weights, start, stop, votes)
     else:
-        _vote_walking(
-            levels, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes
-        )
+        _vote_walking(bins, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes)
 
 
 @kernel
 def vote_rows(rows, low, scale, forest, out):
-    """Write the votes for +1 of each bit and row, int16 (n_bits, n), for ``rows`` (n, d) of features.
+    """Write the votes for +1 of each bit and row to ``out``, int16 (n_bits, n), for ``rows`` (n, d) of features.
 
     ``forest`` is (bit_ptr, records by `compile_trees` with unit 64, weights, tree_ptr, feature, threshold, child,
     value). All rows are binned first, so that the trees of one bit are read once for all of them: ``rows`` should be
-    a chunk whose levels, n x d bytes, fit into the cache. Returns whether all values were finite.
+    a chunk whose bins, n x d bytes, fit into the cache. Returns whether all values were finite.
     """
     n, d = rows.shape
     width = tile_width(d)
     values, finite = rows.reshape(-1), True
-    levels = np.zeros((TILE, width), np.uint8)
+    scratch = np.zeros((TILE, width), np.uint8)
     tiles = np.empty(((n + TILE - 1) // TILE, TILE * width), np.uint8)
     votes = np.empty(TILE, np.int16)
     for t in range(len(tiles)):
-        finite &= bin_tile(values, t * TILE, min(TILE, n - t * TILE), low, scale, levels, tiles[t])
+        finite &= bin_tile(values, t * TILE, min(TILE, n - t * TILE), low, scale, scratch, tiles[t])
     flat = tiles.reshape(-1)
     for b in range(out.shape[0]):
         for t in range(len(tiles)):
@@ -205,12 +204,12 @@ def vote_rows(rows, low, scale, forest, out):
 
 
 @kernel
-def vote_levels(levels, n, first, last, forest, out):
-    """What `vote_rows` does, for rows [first, last) of ``levels``, flat (d x n), with records of unit n."""
+def vote_bins(bins, n, first, last, forest, out):
+    """The same as `vote_rows`, for the rows [first, last) of ``bins``, flat (d x n), with records of unit n."""
     votes = np.empty(TILE, np.int16)
     for b in range(out.shape[0]):
         for start in range(first, last, TILE):
             size = min(TILE, last - start)
-            _vote(levels, np.uint64(n), np.uint64(start), size, forest, b, votes)
+            _vote(bins, np.uint64(n), np.uint64(start), size, forest, b, votes)
             for i in range(size):
                 out[b, start + i] = votes[i]

@@ -1,11 +1,11 @@
-"""Bits that are sums of Gaussian bumps around support vectors."""
+"""Bits that are weighted sums of Gaussian bumps around support vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ __all__ = ["Kernel"]
 
 @dataclass(frozen=True, eq=False)
 class Kernel(Encoder):
-    """Scores sum_q w_q exp(-gamma ||x - s_q||^2) + b for each bit, over support vectors that all bits share.
+    """Scores sum_q w_q exp(-gamma ||x - s_q||^2) + b for each bit; all bits share the support vectors s_q.
 
     Parameters
     ----------
@@ -40,26 +40,33 @@ class Kernel(Encoder):
     [[0.865], [0.0]]
     """
 
-    support: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
-    gamma: NDArray[np.float64]
-
-    @property
-    def n_bits(self) -> int:
-        """Number of bits in a code."""
-        return len(self.weights)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns that `X` must have."""
-        return self.support.shape[1]
+    support: Annotated[NDArray[np.float64], ("support", "features")]
+    weights: Annotated[NDArray[np.float64], ("bits", "support")]
+    bias: Annotated[NDArray[np.float64], ("bits",)]
+    gamma: Annotated[NDArray[np.float64], ()]
 
     @classmethod
     def on_features(
         cls, features: GaussianFeatures, weights: NDArray[np.float64], bias: NDArray[np.float64] | float = 0.0
-    ) -> Kernel:
-        """The encoder of bits whose scores are ``features.features(X) @ weights.T + bias``."""
+    ) -> Self:
+        """The encoder whose scores are ``features.features(X) @ weights.T + bias``.
+
+        Parameters
+        ----------
+        features : GaussianFeatures
+            Kernel values around anchors, less their mean over the training rows. The anchors become support vectors.
+        weights : float64 array of shape (n_bits, n_anchors)
+        bias : float or float64 array of shape (n_bits,), default=0.0
+
+        Examples
+        --------
+        >>> from hashgrove.numerics.gaussian import GaussianFeatures
+        >>> X = np.array([[0.0], [1.0], [3.0]])
+        >>> features = GaussianFeatures.draw(X, n_anchors=2, gamma=1.0, rng=np.random.default_rng(0))
+        >>> weights = np.array([[1.0, -2.0]])
+        >>> bool(np.allclose(Kernel.on_features(features, weights).scores(X), features.features(X) @ weights.T))
+        True
+        """
         return cls(
             support=features.points,
             weights=np.ascontiguousarray(weights),
@@ -69,7 +76,7 @@ class Kernel(Encoder):
 
     @cached_property
     def _active(self) -> tuple[DistancesTo, NDArray[np.float64]]:
-        """The support vectors in use, and their weights."""
+        """The support vectors that some bit uses, and their weights."""
         used = _used(self.weights)
         return DistancesTo(self.support[used]), self.weights[:, used]
 
@@ -81,54 +88,36 @@ class Kernel(Encoder):
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
         """One encoder of all bits, without the support vectors that no bit uses.
 
-        The ``encoders`` must have the same gamma. Those of one `fit` share their support vectors; others (of
-        a fit that goes on from an earlier one) are put together, equal support vectors once.
+        The ``encoders`` must have the same gamma. The encoders of one fit share their support vectors. If the support
+        vectors differ (after a warm start), the result has all of them, equal ones only once.
         """
-        first = encoders[0]
-        if any(encoder.gamma != first.gamma for encoder in encoders):
-            values = sorted({float(encoder.gamma) for encoder in encoders})
-            raise ValueError(f"Kernel encoders must have the same 'gamma' to be concatenated. Got {values}.")
-        support, weights = first.support, [encoder.weights for encoder in encoders]
-        if not all(_same(encoder.support, support) for encoder in encoders):
-            support, weights = _merge(encoders)
-        stacked = np.concatenate(weights)
-        used = _used(stacked)
-        return cls(
-            support=support[used],
-            weights=stacked[:, used],
-            bias=np.concatenate([encoder.bias for encoder in encoders]),
-            gamma=first.gamma,
-        )
+        first = encoders[0].support
+        if not all(encoder.support is first or np.array_equal(encoder.support, first) for encoder in encoders):
+            encoders = _on_common_support(encoders)
+        joined = super().concatenate(encoders)
+        used = _used(joined.weights)
+        return replace(joined, support=joined.support[used], weights=joined.weights[:, used])
 
-    def _check(self) -> None:
-        n_bits, n_support = self.weights.shape if self.weights.ndim == 2 else (0, 0)
-        n_features = self.support.shape[-1] if self.support.ndim == 2 else 0
-        self._check_floats(
-            {"weights": (n_bits, n_support), "support": (n_support, n_features), "bias": (n_bits,), "gamma": ()}
-        )
+    def _check_values(self) -> None:
         if self.gamma <= 0:
             raise ValueError(f"the array 'gamma' must be positive. Got {self.gamma}.")
 
 
 def _used(weights: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Support vectors with a weight in some bit; where there is none, the first one, so that one is left."""
+    """Numbers of the support vectors that have a weight in some bit, or [0] if none has: one must remain."""
     used = np.flatnonzero(weights.any(axis=0))
     return used if used.size else np.arange(1)
 
 
-def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    return a is b or np.array_equal(a, b)
-
-
-def _merge(encoders: Sequence[Kernel]) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
-    """The distinct support vectors of all encoders, and the weights of each encoder on them."""
+def _on_common_support(encoders: Sequence[Any]) -> list[Any]:
+    """The same encoders, each on the distinct support vectors of all of them."""
     distinct: dict[int, NDArray[np.float64]] = {id(encoder.support): encoder.support for encoder in encoders}
     support, rows = np.unique(np.concatenate(list(distinct.values())), axis=0, return_inverse=True)
     ends = np.cumsum([len(vectors) for vectors in distinct.values()])
     places = dict(zip(distinct, np.split(rows.ravel(), ends[:-1]), strict=True))
-    weights = []
+    spread = []
     for encoder in encoders:
-        spread = np.zeros((len(support), encoder.n_bits))
-        np.add.at(spread, places[id(encoder.support)], encoder.weights.T)  # a row may be there twice
-        weights.append(spread.T)
-    return support, weights
+        weights = np.zeros((len(support), encoder.n_bits))
+        np.add.at(weights, places[id(encoder.support)], encoder.weights.T)  # an encoder may have equal support vectors
+        spread.append(replace(encoder, support=support, weights=weights.T))
+    return spread

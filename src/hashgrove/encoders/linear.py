@@ -1,13 +1,14 @@
-"""Bits that are sides of hyperplanes."""
+"""Bits that say on which side of a hyperplane a row lies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from hashgrove.encoders.base import Encoder
 
@@ -16,7 +17,7 @@ __all__ = ["Linear"]
 
 @dataclass(frozen=True, eq=False)
 class Linear(Encoder):
-    """One hyperplane a bit: scores = X W' + b, in float64.
+    """One hyperplane per bit: scores = X W' + b, in float64. Rows may be sparse.
 
     Parameters
     ----------
@@ -30,52 +31,25 @@ class Linear(Encoder):
     [[1.5], [-0.5]]
     """
 
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    accepts_sparse: ClassVar[bool] = True
 
-    @property
-    def n_bits(self) -> int:
-        """Number of bits in a code."""
-        return len(self.weights)
+    weights: Annotated[NDArray[np.float64], ("bits", "features")]
+    bias: Annotated[NDArray[np.float64], ("bits",)]
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns that `X` must have."""
-        return self.weights.shape[1]
+    @cached_property
+    def _weights_by_feature(self) -> NDArray[np.float64]:
+        """W' in contiguous memory: scipy would otherwise copy it for every chunk of sparse rows."""
+        return np.ascontiguousarray(self.weights.T)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return X.astype(np.float64, copy=False) @ self.weights.T + self.bias
+        weights = self._weights_by_feature if issparse(X) else self.weights.T
+        return X.astype(np.float64, copy=False) @ weights + self.bias
 
     @classmethod
     def constant(cls, sign: float, *, n_features: int) -> Linear:
-        """One bit that is the same for every row: 1 where ``sign`` is positive.
+        """One bit that is the same for every row: 1 if ``sign`` is positive, otherwise 0.
 
         >>> Linear.constant(-1, n_features=2).encode([[3.0, 4.0]]).tolist()
         [[0]]
         """
         return cls(weights=np.zeros((1, n_features)), bias=np.array([1.0 if sign > 0 else -1.0]))
-
-    @classmethod
-    def concatenate(cls, encoders: Sequence[Any]) -> Any:
-        """One encoder of all bits; where some are of another class, that class joins them."""
-        for encoder in encoders:
-            if not isinstance(encoder, cls):
-                return type(encoder).concatenate(encoders)
-        return cls(
-            weights=np.concatenate([encoder.weights for encoder in encoders]),
-            bias=np.concatenate([encoder.bias for encoder in encoders]),
-        )
-
-    def _check(self) -> None:
-        if self.weights.dtype != np.float64 or self.weights.ndim != 2 or 0 in self.weights.shape:
-            raise ValueError(
-                "the array 'weights' must be float64 of shape (n_bits, n_features). "
-                f"Got {self.weights.dtype} of shape {self.weights.shape}."
-            )
-        if self.bias.dtype != np.float64 or self.bias.shape != self.weights.shape[:1]:
-            raise ValueError(
-                f"the array 'bias' must be float64 of shape {self.weights.shape[:1]}. "
-                f"Got {self.bias.dtype} of shape {self.bias.shape}."
-            )
-        if not (np.isfinite(self.weights).all() and np.isfinite(self.bias).all()):
-            raise ValueError("the arrays of a Linear encoder must be finite. Got NaN or infinity.")

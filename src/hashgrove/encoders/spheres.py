@@ -1,11 +1,10 @@
-"""Bits that are insides of spheres."""
+"""Bits that say whether a row lies inside a sphere."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ __all__ = ["Spheres"]
 
 @dataclass(frozen=True, eq=False)
 class Spheres(Encoder):
-    """Scores radius^2 - ||x - centre||^2: a bit is one inside its sphere.
+    """Scores radius^2 - ||x - centre||^2: a bit is 1 inside its sphere.
 
     Parameters
     ----------
@@ -32,36 +31,16 @@ class Spheres(Encoder):
     [[3.0], [-5.0]]
     """
 
-    centres: NDArray[np.float64]
-    radii: NDArray[np.float64]
-
-    @property
-    def n_bits(self) -> int:
-        """Number of bits in a code."""
-        return len(self.centres)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns that `X` must have."""
-        return self.centres.shape[1]
+    centres: Annotated[NDArray[np.float64], ("bits", "features")]
+    radii: Annotated[NDArray[np.float64], ("bits",)]
 
     @cached_property
-    def _points(self) -> DistancesTo:
+    def _distances(self) -> DistancesTo:
         return DistancesTo(self.centres)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return np.square(self.radii) - self._points.squared(X)
+        return np.square(self.radii) - self._distances.squared(X)
 
-    @classmethod
-    def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """One encoder of all bits."""
-        return cls(
-            centres=np.concatenate([encoder.centres for encoder in encoders]),
-            radii=np.concatenate([encoder.radii for encoder in encoders]),
-        )
-
-    def _check(self) -> None:
-        n_bits, n_features = self.centres.shape if self.centres.ndim == 2 else (0, 0)
-        self._check_floats({"centres": (n_bits, n_features), "radii": (n_bits,)})
+    def _check_values(self) -> None:
         if (self.radii < 0).any():
             raise ValueError(f"the array 'radii' must not be negative. Got {self.radii.min()}.")

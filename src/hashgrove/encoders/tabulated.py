@@ -1,10 +1,10 @@
-"""Bits that are products of functions of one direction each, the functions given by their values on a grid."""
+"""Bits that are products of functions of one direction each; a table gives the values of each function on a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,22 @@ from hashgrove.encoders.base import Encoder
 
 __all__ = ["Tabulated"]
 
+PADDING = {"directions": 0.0, "low": 0.0, "high": 1.0, "values": 1.0}  # a factor that is 1 everywhere
+
 
 @dataclass(frozen=True, eq=False)
 class Tabulated(Encoder):
-    """Scores prod_f g_fb(w_fb x): for each bit b, ``n_factors`` piecewise linear functions, multiplied.
+    """Scores prod_f g_fb(w_fb x): for each bit b, the product of ``n_factors`` piecewise linear functions.
 
-    A function has its knots at equal steps from ``low`` to ``high`` and is constant outside. A bit with fewer
-    factors than another one has functions that are 1 everywhere in their place.
+    A function has its knots at equal steps from ``low`` to ``high`` and is constant outside of this interval. A bit
+    that needs fewer factors than another one is filled up with functions that are 1 everywhere.
 
     Parameters
     ----------
     directions : float64 array of shape (n_factors, n_bits, n_features)
     low, high : float64 array of shape (n_factors, n_bits)
     values : float64 array of shape (n_factors, n_bits, n_knots)
-        Of each function at its knots, 2 at least.
+        The values of each function at its knots; there must be at least two knots.
 
     Examples
     --------
@@ -37,20 +39,10 @@ class Tabulated(Encoder):
     [[-1.0], [1.0], [3.0]]
     """
 
-    directions: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    values: NDArray[np.float64]
-
-    @property
-    def n_bits(self) -> int:
-        """Number of bits in a code."""
-        return self.directions.shape[1]
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns that `X` must have."""
-        return self.directions.shape[2]
+    directions: Annotated[NDArray[np.float64], ("factors", "bits", "features")]
+    low: Annotated[NDArray[np.float64], ("factors", "bits")]
+    high: Annotated[NDArray[np.float64], ("factors", "bits")]
+    values: Annotated[NDArray[np.float64], ("factors", "bits", "knots")]
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         X = X.astype(np.float64, copy=False)
@@ -58,46 +50,30 @@ class Tabulated(Encoder):
         bits, last = np.arange(self.n_bits), self.values.shape[2] - 1
         for directions, low, high, values in zip(self.directions, self.low, self.high, self.values, strict=True):
             position = (np.clip(X @ directions.T, low, high) - low) / (high - low) * last
-            knot = np.minimum(position.astype(np.intp), last - 1)
+            # fmin ignores NaN, which the sums of huge products can give: no knot is outside of the table
+            knot = np.fmin(position, last - 1).astype(np.intp)
             left = values[bits, knot]
             scores *= left + (position - knot) * (values[bits, knot + 1] - left)
         return scores
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """One encoder of all bits; the functions must have the same number of knots."""
-        knots = sorted({encoder.values.shape[2] for encoder in encoders})
-        if len(knots) > 1:
-            raise ValueError(f"Tabulated encoders must have the same number of knots. Got {knots}.")
+        """One encoder of all bits, with as many factors as the longest; all must have the same number of knots."""
         n_factors = max(len(encoder.low) for encoder in encoders)
+        return super().concatenate([encoder._padded(n_factors) for encoder in encoders])
 
-        def joined(name: str, fill: float) -> NDArray[np.float64]:
-            padded = []
-            for encoder in encoders:
-                array = getattr(encoder, name)
-                more = np.full((n_factors - len(array), *array.shape[1:]), fill)
-                padded.append(np.concatenate([array, more]))
-            return np.concatenate(padded, axis=1)
+    def _padded(self, n_factors: int) -> Self:
+        padded = {}
+        for name, array in self.arrays().items():
+            more = np.full((n_factors - len(array), *array.shape[1:]), PADDING[name])
+            padded[name] = np.concatenate([array, more])
+        return type(self)(**padded)
 
-        return cls(
-            directions=joined("directions", 0.0),
-            low=joined("low", 0.0),
-            high=joined("high", 1.0),
-            values=joined("values", 1.0),
-        )
-
-    def _check(self) -> None:
-        n_factors, n_bits, n_features = self.directions.shape if self.directions.ndim == 3 else (0, 0, 0)
-        n_knots = self.values.shape[2] if self.values.ndim == 3 else 0
-        self._check_floats(
-            {
-                "directions": (n_factors, n_bits, n_features),
-                "low": (n_factors, n_bits),
-                "high": (n_factors, n_bits),
-                "values": (n_factors, n_bits, n_knots),
-            }
-        )
-        if n_knots < 2:
-            raise ValueError(f"the array 'values' must have 2 knots at least. Got {n_knots}.")
+    def _check_values(self) -> None:
+        if self.values.shape[2] < 2:
+            raise ValueError(f"the array 'values' must have at least 2 knots. Got {self.values.shape[2]}.")
         if (self.low >= self.high).any():
             raise ValueError("the array 'low' must be below the array 'high' everywhere.")
+        with np.errstate(over="ignore"):
+            if not np.isfinite(self.high - self.low).all():
+                raise ValueError("the arrays 'low' and 'high' must have a finite difference. Got infinity.")

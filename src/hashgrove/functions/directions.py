@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from hashgrove.encoders import Augmented, Encoder, Kernel, Linear
-from hashgrove.encoders.augmented import with_directions
+from hashgrove.encoders.augmented import augmented_rows
 from hashgrove.functions.base import Learner
 from hashgrove.numerics.canonical import canonical_directions, linear_directions
 from hashgrove.numerics.gaussian import GaussianFeatures
@@ -108,7 +108,7 @@ class LabelDirections(BaseEstimator):  # type: ignore[misc]
             directions, bits = earlier.directions, earlier.bits
         else:
             raise ValueError("The 'hash_function' parameter must show the same columns as before with warm_start=True.")
-        columns = with_directions(X, directions.scores(X, n_jobs=n_jobs), keep_features=self.keep_features)
+        columns = augmented_rows(X, directions.scores(X, n_jobs=n_jobs), keep_features=self.keep_features)
         data = learner.prepare(columns, rng, supervision=supervision, earlier=bits, n_jobs=n_jobs)
         return _Shown(learner, data, directions)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hashgrove.encoders import ENCODERS, Encoder
+from hashgrove.encoders import ENCODERS, Encoder, encoder_name
 from hashgrove.storage import modelfile
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -45,16 +45,10 @@ def save(
     features : FeatureExtractor, optional
         The fitted extractor of the features; with it the file goes from images to codes.
     """
-    names = {kind: name for name, kind in ENCODERS.items()}
     arrays = encoder.arrays()
-    if type(encoder) not in names or not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise ValueError(
-            f"A hasher whose hash functions are {encoder} cannot be saved: a model file holds arrays only, "
-            "no pickled objects. Use a hash function of hashgrove or a linear classifier, or joblib.dump."
-        )
     header: dict[str, Any] = {
         "hasher": hasher,
-        "encoder": names[type(encoder)],
+        "encoder": encoder_name(encoder),
         "n_bits": encoder.n_bits,
         "n_features": encoder.n_features,
         "parameters": {name: _plain(value) for name, value in sorted(parameters.items())},
