@@ -45,7 +45,7 @@ def test_rows_in_pieces_give_the_same(monkeypatch):
     X, y = classes_in_a_plane()
     X = X - X.mean(axis=0)
     whole = canonical_directions(lambda a, b: X[a:b], label_indicator(y), regularisation=1e-4)
-    monkeypatch.setattr("hashgrove.functions.directions.ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr("hashgrove.numerics.canonical.ROWS_PER_CHUNK", 7)
     pieces = canonical_directions(lambda a, b: X[a:b], label_indicator(y), regularisation=1e-4)
     for one, other in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(one[:3], other[:3], rtol=1e-6, atol=1e-9)
