@@ -82,7 +82,7 @@ def infer(affinity: Affinity, solver: Any, n_bits: int, flip: float) -> Bits:
         rng = np.random.default_rng([1, r])
         wrong = rng.random(len(affinity)) < flip
         seconds.append(timed(partial(step, r, rng))[1])
-    return Bits(distances, state, seconds, distances.mean(*losses.values(LOSS, n_bits)))
+    return Bits(distances, state, seconds, distances.mean(*losses.loss_tables(LOSS, n_bits)))
 
 
 class Cut(NamedTuple):

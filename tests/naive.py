@@ -23,6 +23,22 @@ def nearest(distances, ids, k):
     return [d for d, _ in ranked], [i for _, i in ranked]
 
 
+def search(codes, ids, queries, k):
+    """The k nearest items of each query by (distance, id): a list of distances and a list of ids per query."""
+    found = [nearest(row, ids, k) for row in hamming(queries, codes)]
+    return [distances for distances, _ in found], [near for _, near in found]
+
+
+def search_radius(codes, ids, queries, radius):
+    """All items within the radius, inclusive, in the same order and form as `search`."""
+    distances, near = search(codes, ids, queries, len(codes))
+    within = [sum(d <= radius for d in row) for row in distances]
+    return (
+        [row[:n] for row, n in zip(distances, within, strict=True)],
+        [row[:n] for row, n in zip(near, within, strict=True)],
+    )
+
+
 def average_precision(relevant):
     """Average precision of one ranking, given as booleans from first to last; None if nothing is relevant."""
     precisions = [sum(relevant[: i + 1]) / (i + 1) for i in range(len(relevant)) if relevant[i]]

@@ -42,9 +42,9 @@ def test_pack_refuses_what_it_would_pack_wrongly(bits, message):
         pack(bits)
 
 
-@pytest.mark.parametrize("n_bits", [0, 8, 17])
+@pytest.mark.parametrize("n_bits", [0, 8, 17, "9", 9.5, True, None])
 def test_unpack_refuses_a_number_of_bits_that_does_not_fit(n_bits):
-    with pytest.raises(ValueError, match=f"from 9 to 16 for codes of 2 bytes. Got {n_bits} instead"):
+    with pytest.raises(ValueError, match=f"must be an integer from 9 to 16. Got {n_bits!r} instead"):
         unpack(np.zeros((1, 2), np.uint8), n_bits)
 
 
@@ -56,7 +56,7 @@ def test_unpack_refuses_a_number_of_bits_that_does_not_fit(n_bits):
         (np.zeros((2, 8), bool), r"Got bool instead. To pack bits, use hashgrove.pack\(q\)"),
         (np.zeros(8, np.uint8), r"must be 2-D.* Got shape \(8,\) instead. For one code, pass q\[None, :\]"),
         (np.zeros((1, 2, 8), np.uint8), r"Got shape \(1, 2, 8\) instead.$"),
-        (np.zeros((2, 4), np.uint8), "must have 8 bytes a code. Got 4 instead"),
+        (np.zeros((2, 4), np.uint8), "must have 8 bytes per code. Got 4 instead"),
     ],
 )
 def test_check_codes_refuses_wrong_types_and_shapes(codes, message):
@@ -65,7 +65,7 @@ def test_check_codes_refuses_wrong_types_and_shapes(codes, message):
 
 
 def test_check_codes_refuses_lengths_whose_distances_would_overflow():
-    with pytest.raises(ValueError, match=r"1 to 8191 bytes a code. Got 0 instead"):
+    with pytest.raises(ValueError, match=r"1 to 8191 bytes per code. Got 0 instead"):
         check_codes(np.empty((2, 0), np.uint8))
     with pytest.raises(ValueError, match="Got 8192 instead"):
         check_codes(np.empty((2, 8192), np.uint8))
@@ -114,7 +114,7 @@ def test_hamming_across_tiles_and_threads(n_bits):
 
 
 def test_hamming_refuses_codes_of_different_length():
-    with pytest.raises(ValueError, match=r"'b' parameter must have 1 bytes a code. Got 2 instead"):
+    with pytest.raises(ValueError, match=r"'b' parameter must have 1 bytes per code. Got 2 instead"):
         hamming(random_codes(1, 8), random_codes(1, 16))
 
 

@@ -214,7 +214,7 @@ class TestParquet:
         assert matrix.tolist() == [[1, 2], [3, 4]]
         assert labels.tolist() == [7, 8]
         self.write(tmp_path / "bad.parquet", vector=[[1.0], [2.0, 3.0]])
-        one_line_error(read_matrix, tmp_path / "bad.parquet", "one length")
+        one_line_error(read_matrix, tmp_path / "bad.parquet", "equal length")
 
     def test_missing_values_wrong_types_damage_and_size(self, tmp_path, monkeypatch):
         path = tmp_path / "X.parquet"

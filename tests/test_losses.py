@@ -19,7 +19,7 @@ def test_each_loss_is_what_the_paper_prints(name, n_bits):
         "hinge": (d**2 / m**2, np.maximum(0.5 * m - d, 0) ** 2 / m**2),
         "exph": (np.exp(d / m), np.exp(-d / m + 1)),
     }
-    for got, expected in zip(losses.values(losses.LOSSES[name], n_bits), printed[name], strict=True):
+    for got, expected in zip(losses.loss_tables(losses.LOSSES[name], n_bits), printed[name], strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
@@ -43,7 +43,7 @@ def test_proposition_1(loss):
 
 def test_ksh_is_four_times_bre_to_the_last_bit():
     for r in range(1, 300):
-        for ksh, bre in zip(losses.values(losses.ksh, r), losses.values(losses.bre, r), strict=True):
+        for ksh, bre in zip(losses.loss_tables(losses.ksh, r), losses.loss_tables(losses.bre, r), strict=True):
             assert (ksh == 4 * bre).all()
         for ksh, bre in zip(losses.coefficients(losses.ksh, r), losses.coefficients(losses.bre, r), strict=True):
             assert (ksh == bre).all()
@@ -53,7 +53,7 @@ def test_a_loss_that_breaks_submodularity_is_refused():
     def reversed_loss(distance, similar, n_bits):
         return np.where(similar, n_bits - distance, distance)
 
-    with pytest.raises(ValueError, match=r"sub-modularity.*falls by 1 from distance 0 to 1 of 1 bits"):
+    with pytest.raises(ValueError, match=r"sub-modularity.*decreases by 1 from distance 0 to distance 1 at 1 bits"):
         losses.check_loss(reversed_loss, 8)
 
     def late(distance, similar, n_bits):  # breaks the condition only from distance 5 on
@@ -70,7 +70,7 @@ def test_a_loss_that_breaks_submodularity_is_refused():
         ("hnige", "must be one of"),
         (3, "must be one of"),
         (lambda d, s, m: np.nan * d, "finite"),
-        (lambda d, s, m: 1.0, "one finite number for each distance"),
+        (lambda d, s, m: 1.0, "one finite number per distance"),
     ],
 )
 def test_bad_losses(loss, message):
@@ -89,7 +89,7 @@ def test_pair_distances_are_hamming_distances(n_bits):
     assert distances.values.dtype == (np.uint8 if n_bits < 256 else np.uint16)
     row = np.repeat(np.arange(50), np.diff(affinity.indptr))
     assert (distances.values == (bits[:, row] != bits[:, affinity.indices]).sum(axis=0)).all()
-    similar, dissimilar = losses.values(losses.hinge, n_bits)
+    similar, dissimilar = losses.loss_tables(losses.hinge, n_bits)
     Y = pair_matrix(affinity)[row, affinity.indices]
     expected = np.where(Y > 0, similar[distances.values], dissimilar[distances.values]).mean()
     assert distances.mean(similar, dissimilar) == pytest.approx(expected)

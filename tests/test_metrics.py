@@ -225,8 +225,19 @@ def test_labels_follow_ascending_ids():
     codes, y = clustered(50)
     ids = np.random.default_rng(1).permutation(1000)[:50]
     order = np.argsort(ids)
-    own = evaluate(FlatIndex(codes, ids=ids), codes[:5], y[:5], y[order], ties="id")
-    assert own.to_dict() == evaluate(FlatIndex(codes[order]), codes[:5], y[:5], y[order], ties="id").to_dict()
+    by_id = evaluate(FlatIndex(codes, ids=ids), codes[:5], y[:5], y[order], ties="id")
+    assert by_id.to_dict() == evaluate(FlatIndex(codes[order]), codes[:5], y[:5], y[order], ties="id").to_dict()
+
+
+@pytest.mark.parametrize("options", [{}, {"ties": "id"}, {"knn": None}, {"exclude_self": True}, {"weights": 1.0}])
+def test_packed_codes_give_the_report_of_their_index(options):
+    codes, y = clustered(80)
+    n_queries = 80 if options.get("exclude_self") else 5
+    if "weights" in options:
+        options = {"weights": np.random.default_rng(0).random((n_queries, 16))}
+    arguments = codes[:n_queries], y[:n_queries], y
+    from_codes, from_index = (evaluate(database, *arguments, **options) for database in (codes, FlatIndex(codes)))
+    assert from_codes.to_dict() == from_index.to_dict()
 
 
 def test_a_query_does_not_vote_for_itself():
@@ -273,24 +284,24 @@ TAGS = np.ones((4, 3), int)
         ),
         (
             {"queries": np.zeros((4, 2), np.uint8)},
-            "'queries' parameter must have 1 bytes a code. Got 2 instead",
+            "'queries' parameter must have 1 bytes per code. Got 2 instead",
         ),
         ({"queries": CODES[:0], "y_query": []}, "'queries' parameter must have at least one code"),
         (
-            {"index": FlatIndex(), "y_database": []},
-            "'index' parameter must hold at least 1 codes. Got 0 instead",
+            {"database": FlatIndex(), "y_database": []},
+            "'database' parameter must have at least 1 codes. Got 0 instead",
         ),
         (
             {"y_query": [0, 1, 2]},
             "'y_query' parameter must have 4 rows, one for each of the query codes. Got 3",
         ),
-        ({"y_database": [0] * 5}, "'y_database' parameter must have 4 rows, .* codes in the index. Got 5"),
+        ({"y_database": [0] * 5}, "'y_database' parameter must have 4 rows, .* codes in the database. Got 5"),
         ({"y_query": ["a", "b", "c", "d"]}, "labels of one type. Got <U1 and int64 instead"),
         ({"y_query": [0, 1, 2, np.nan]}, "'y_query' parameter must have a label in every row"),
         ({"y_database": np.array(["a", None, "b", "c"])}, "'y_database' .* Got missing values instead"),
         ({"y_database": np.array(["a", 1, "b", "c"], object)}, "labels of one type that can be sorted"),
-        ({"y_query": TAGS}, r"both be 1-D labels or both 2-D tags. Got shapes \(4, 3\) and \(4,\)"),
-        ({"y_query": TAGS, "y_database": TAGS[:, :2]}, "same tags as columns. Got 3 and 2 columns"),
+        ({"y_query": TAGS}, r"both be 1-D labels or both be 2-D tags. Got shapes \(4, 3\) and \(4,\)"),
+        ({"y_query": TAGS, "y_database": TAGS[:, :2]}, "same columns, one per tag. Got 3 and 2 columns"),
         (
             {"y_query": TAGS[:, :1], "y_database": TAGS[:, :1]},
             "min_shared=2 .* for class labels, pass a 1-D array",
@@ -305,12 +316,15 @@ TAGS = np.ones((4, 3), int)
         ),
         ({"y_query": TAGS[None]}, r"1-D labels or a 2-D tag matrix. Got shape \(1, 4, 3\)"),
         ({"y_query": [[1, 2], [1], [2], [3]]}, "'y_query' parameter must be an array of labels or tags"),
-        ({"y_query": [7, 8, 9, 10]}, "give some query a relevant item .* Got none for all 4 queries"),
+        ({"y_query": [7, 8, 9, 10]}, "give at least one query a relevant item .* Got 4 queries without any"),
         ({"ties": "random"}, r"'ties' parameter must be one of \['expected', 'id'\]. Got 'random'"),
-        ({"k": 0}, "'k' parameter must be an integer, at least 1. Got 0"),
-        ({"knn": 2.5}, "'knn' parameter must be an integer, at least 1. Got 2.5"),
-        ({"min_shared": 0}, "'min_shared' parameter must be an integer, at least 1. Got 0"),
+        ({"k": 0}, "'k' parameter must be an integer of at least 1. Got 0"),
+        ({"knn": 2.5}, "'knn' parameter must be an integer of at least 1 or None. Got 2.5"),
+        ({"min_shared": 0}, "'min_shared' parameter must be an integer of at least 1. Got 0"),
+        ({"exclude_self": 1}, "'exclude_self' parameter must be True or False. Got 1"),
         ({"n_jobs": 0}, "'n_jobs' parameter"),
+        ({"database": CODES.astype(int)}, "'database' parameter must be packed codes of dtype uint8.* Got int64"),
+        ({"database": CODES[:0], "y_database": []}, "'database' parameter must have at least 1 codes. Got 0"),
         (
             {"queries": CODES[:2], "y_query": [0, 1], "exclude_self": True},
             "exclude_self=True. Got 2 queries and 4",
@@ -319,7 +333,7 @@ TAGS = np.ones((4, 3), int)
 )
 def test_wrong_arguments_are_named(change, message):
     arguments = {
-        "index": FlatIndex(CODES),
+        "database": FlatIndex(CODES),
         "queries": CODES,
         "y_query": [0, 1, 0, 1],
         "y_database": [0, 1, 0, 1],

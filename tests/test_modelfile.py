@@ -252,8 +252,8 @@ def test_failed_write_leaves_no_file_behind(path, monkeypatch):
     ("arguments", "match"),
     [
         ({"kind": "other"}, "'kind' parameter must be one of"),
-        ({"header": {"a": float("nan")}}, "'header' parameter must be what JSON can hold"),
-        ({"header": {"a": object()}}, "'header' parameter must be what JSON can hold"),
+        ({"header": {"a": float("nan")}}, "'header' parameter must be representable as JSON"),
+        ({"header": {"a": object()}}, "'header' parameter must be representable as JSON"),
         ({"arrays": {"a": np.zeros(2, bool)}}, "Got bool"),
         ({"arrays": {"a": np.zeros(2, np.float16)}}, "Got float16"),
         ({"arrays": {"a": np.array(["x"])}}, "Got <U1"),

@@ -6,6 +6,7 @@ import threading
 import time
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 from hashgrove.runtime import compiling
@@ -60,7 +61,8 @@ def test_chunks_cover_everything_once():
 
 def test_number_of_threads():
     assert available_threads() == available_threads(-1) >= 1
-    for bad in (0, 1.5, "2"):
+    assert available_threads(np.int64(3)) == 3
+    for bad in (0, 1.5, "2", True):
         with pytest.raises(ValueError, match="'n_jobs'"):
             available_threads(bad)
 

@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from hashgrove import FastHash, FlatIndex, evaluate
-from hashgrove.index.weighted import LEVELS
+from hashgrove.index.weighted import N_UNITS
 
 
 def problem(n_bits, *, n=400, n_queries=9, seed=0):
@@ -26,9 +26,9 @@ def test_search_against_sums_over_bits(n_bits):
     assert distances.dtype == np.float32
     for q in range(len(queries)):
         expected = naive.weighted_distances(queries[q], weights[q], index.codes)
-        rounding = weights[q].sum() / LEVELS * n_bits
-        own = expected[np.searchsorted(index.ids, found[q])]
-        np.testing.assert_allclose(distances[q], own, atol=rounding)
+        rounding = weights[q].sum() / N_UNITS * n_bits
+        of_found = expected[np.searchsorted(index.ids, found[q])]
+        np.testing.assert_allclose(distances[q], of_found, atol=rounding)
         np.testing.assert_allclose(distances[q], np.sort(expected)[:30], atol=rounding)
         assert (np.diff(distances[q]) >= 0).all()
         ties = np.diff(distances[q]) == 0
@@ -64,7 +64,7 @@ def test_empty_index_and_no_queries():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones((2, 16)), r"must have 3 rows, one a query, and 9 to 16 columns, one a bit. Got shape \(2, 16\)"),
+        (np.ones((2, 16)), r"must have 3 rows, one per query, and 9 to 16 columns, one per bit. Got shape \(2, 16\)"),
         (np.ones((3, 8)), "9 to 16 columns"),
         (np.ones(16), "Got shape"),
         (np.full((3, 16), -1.0), "must be finite and not negative"),
@@ -108,7 +108,7 @@ def test_evaluation_against_a_sort(tags, exclude_self):
 
 def test_ties_by_id_are_refused_with_weights():
     index = FlatIndex(np.zeros((2, 1), np.uint8))
-    with pytest.raises(ValueError, match=r"must be 'expected' with weights\. Got 'id'"):
+    with pytest.raises(ValueError, match=r"must be 'expected' if weights are given\. Got 'id'"):
         evaluate(index, np.zeros((1, 1), np.uint8), [0], [0, 1], ties="id", weights=np.ones((1, 8)))
 
 

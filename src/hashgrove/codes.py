@@ -1,11 +1,11 @@
-"""Packed binary codes: the order of bits, the checks, and the Hamming kernels.
+"""Packed binary codes: the order of their bits, how they are checked, and kernels for Hamming distances.
 
-A code of ``n_bits`` bits is ``ceil(n_bits / 8)`` bytes: bit ``i`` is bit ``i % 8`` (least significant first)
-of byte ``i // 8``, and the bits that fill the last byte are zero. faiss packs in the same order.
+A code of ``n_bits`` bits takes ``ceil(n_bits / 8)`` bytes. Bit ``i`` is bit ``i % 8`` of byte ``i // 8``, counted from
+the least significant one, and unused bits of the last byte are zero. faiss packs in the same order.
 
-Kernels take codes as *columns*, uint64 of shape (n_words, n): all first words, then all second words, and so
-on. One loop over a column is a plain vector loop whatever the length of the code, so no width needs a path of
-its own.
+Kernels read codes as *columns*: a uint64 array of shape (n_words, n) that holds the first words of all codes, then the
+second words of all codes, and so on. A loop over one column is a plain vector loop for codes of any length, so no code
+length needs a kernel of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.simd import popcount
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = [
+    "MAX_BITS",
     "MAX_BYTES",
     "as_columns",
     "as_words",
@@ -30,13 +32,14 @@ __all__ = [
     "unpack",
 ]
 
-MAX_BYTES = 8191  # a distance is at most 65,528 and fits the uint16 that holds it
+MAX_BYTES = 8191
+MAX_BITS = 8 * MAX_BYTES  # 65,528: the largest distance, which must fit the uint16 that holds it
 ROWS_PER_CHUNK = 64
-TILE = 2048  # columns of one word, read again for every query of a chunk: 16 KB, half of a first-level cache
+TILE = 2048  # items whose words are read again for every query of a chunk: 16 KB, half of a first-level cache
 
 
 def pack(bits: ArrayLike) -> NDArray[np.uint8]:
-    """Pack bits into bytes, the first bit into the least significant place.
+    """Pack bits into bytes; the first bit of each byte goes to its least significant place.
 
     Parameters
     ----------
@@ -68,13 +71,13 @@ def pack(bits: ArrayLike) -> NDArray[np.uint8]:
 
 
 def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.bool_]:
-    """Bits of packed codes: the inverse of `pack`.
+    """Unpack codes into bits: the inverse of `pack`.
 
     Parameters
     ----------
     codes : uint8 array of shape (n, n_bytes)
     n_bits : int
-        Bits in a code; the padding above them is dropped.
+        Number of bits per code; the padding bits after them are dropped.
 
     Returns
     -------
@@ -87,27 +90,23 @@ def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.bool_]:
     """
     array = check_codes(codes)
     n_bytes = array.shape[1]
-    if not 8 * n_bytes - 7 <= n_bits <= 8 * n_bytes:
-        raise ValueError(
-            f"The 'n_bits' parameter must be from {8 * n_bytes - 7} to {8 * n_bytes} "
-            f"for codes of {n_bytes} bytes. Got {n_bits!r} instead."
-        )
+    Integer(8 * n_bytes - 7, 8 * n_bytes).check("n_bits", n_bits)
     return np.unpackbits(array, axis=1, count=int(n_bits), bitorder="little").astype(np.bool_)
 
 
 def check_codes(codes: ArrayLike, *, n_bytes: int | None = None, name: str = "codes") -> NDArray[np.uint8]:
-    """Return packed codes as a C-contiguous array; raise where they are not packed codes.
+    """Check that an array holds packed codes, and return it as a C-contiguous array.
 
-    Nothing is converted: a cast from another type would give codes, and wrong ones.
+    Other types are refused rather than converted: a cast would succeed and give wrong codes.
 
     Parameters
     ----------
     codes : uint8 array of shape (n, n_bytes)
         ``n`` may be 0.
     n_bytes : int, optional
-        The number of bytes that a code must have.
+        The number of bytes that each code must have.
     name : str
-        The name of the parameter, for the message.
+        The name of the parameter, for the error message.
 
     Returns
     -------
@@ -116,20 +115,20 @@ def check_codes(codes: ArrayLike, *, n_bytes: int | None = None, name: str = "co
     Raises
     ------
     ValueError
-        If the type, the number of dimensions or the number of bytes is wrong.
+        If the dtype, the number of dimensions or the number of bytes is wrong.
 
     Examples
     --------
     >>> check_codes(np.array([[1.0]]))
     Traceback (most recent call last):
     ...
-    ValueError: The 'codes' parameter must be packed codes of dtype uint8, as given by transform or pack. Got float64 instead.
+    ValueError: The 'codes' parameter must be packed codes of dtype uint8, as returned by transform or pack. Got float64 instead.
     """  # noqa: E501
     array: NDArray[Any] = np.asarray(codes)
     if array.dtype != np.uint8:
         hint = f" To pack bits, use hashgrove.pack({name})." if array.dtype == np.bool_ and array.ndim == 2 else ""
         raise ValueError(
-            f"The '{name}' parameter must be packed codes of dtype uint8, as given by transform or pack. "
+            f"The '{name}' parameter must be packed codes of dtype uint8, as returned by transform or pack. "
             f"Got {array.dtype} instead.{hint}"
         )
     if array.ndim != 2:
@@ -138,16 +137,18 @@ def check_codes(codes: ArrayLike, *, n_bytes: int | None = None, name: str = "co
             f"The '{name}' parameter must be 2-D, one row of bytes per code. Got shape {array.shape} instead.{hint}"
         )
     if n_bytes is not None and array.shape[1] != n_bytes:
-        raise ValueError(f"The '{name}' parameter must have {n_bytes} bytes a code. Got {array.shape[1]} instead.")
+        raise ValueError(f"The '{name}' parameter must have {n_bytes} bytes per code. Got {array.shape[1]} instead.")
     if not 1 <= array.shape[1] <= MAX_BYTES:
         raise ValueError(
-            f"The '{name}' parameter must have 1 to {MAX_BYTES} bytes a code. Got {array.shape[1]} instead."
+            f"The '{name}' parameter must have 1 to {MAX_BYTES} bytes per code. Got {array.shape[1]} instead."
         )
     return np.ascontiguousarray(array)
 
 
 def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
-    """Codes as little-endian 64-bit words, zero-padded and read-only; no copy where the bytes fill the words.
+    """Codes as little-endian 64-bit words, padded with zeros and read-only.
+
+    There is no copy if the number of bytes is a multiple of 8.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
 
 
 def as_columns(codes: ArrayLike) -> NDArray[np.uint64]:
-    """Codes as the kernels read a database: the words of `as_words`, word-major and read-only.
+    """Codes in the layout that kernels read: the transposed words of `as_words`, read-only.
 
     Parameters
     ----------
@@ -190,14 +191,14 @@ def as_columns(codes: ArrayLike) -> NDArray[np.uint64]:
 
 @kernel
 def distances_to_range(columns: Any, query: Any, start: int, stop: int, out: Any) -> None:
-    """Write the distances of one query to database items ``start`` to ``stop`` into ``out[: stop - start]``.
+    """Write the distances from one query to the items from ``start`` to ``stop`` into ``out[: stop - start]``.
 
-    ``columns`` is uint64 (n_words, n), ``query`` uint64 (n_words,), ``out`` uint16 of at least ``stop -
-    start``. Costs ``n_words * (stop - start)`` popcounts, vectorised where the processor can.
+    ``columns`` is uint64 (n_words, n), ``query`` is uint64 (n_words,), and ``out`` is uint16 with at least ``stop -
+    start`` entries. Costs ``n_words * (stop - start)`` popcounts, vectorised where the processor can.
     """
     word = query[0]
     column = columns[0, start:stop]
-    for i in range(np.uint64(column.size)):  # an unsigned index: numba then drops its test for negative ones
+    for i in range(np.uint64(column.size)):  # an unsigned index: numba then needs no test for negative ones
         out[i] = popcount(column[i] ^ word)
     for w in range(1, columns.shape[0]):
         word = query[w]
@@ -208,7 +209,7 @@ def distances_to_range(columns: Any, query: Any, start: int, stop: int, out: Any
 
 @kernel
 def _hamming(queries: Any, columns: Any, out: Any) -> None:
-    """Write all distances into ``out``, uint16 (n_queries, n); ``queries`` is uint64 (n_queries, n_words)."""
+    """Write all distances to ``out``, uint16 (n_queries, n); ``queries`` is uint64 (n_queries, n_words)."""
     n = columns.shape[1]
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
@@ -217,14 +218,14 @@ def _hamming(queries: Any, columns: Any, out: Any) -> None:
 
 
 def hamming(a: ArrayLike, b: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint16]:
-    """Hamming distances, in bits, between all codes of ``a`` and all codes of ``b``.
+    """Hamming distances, in bits, between each code of ``a`` and each code of ``b``.
 
     Parameters
     ----------
     a : uint8 array of shape (n_a, n_bytes)
     b : uint8 array of shape (n_b, n_bytes)
     n_jobs : int, optional
-        Threads; None or -1 is every core.
+        Number of threads; None or -1 means all cores.
 
     Returns
     -------
@@ -246,7 +247,7 @@ def hamming(a: ArrayLike, b: ArrayLike, *, n_jobs: int | None = None) -> NDArray
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view: numba compiles for writable and read-only arrays apart, so all words are one."""
+    """A read-only view. numba compiles separately for read-only arrays, so words are always read-only."""
     view = array.view()
     view.flags.writeable = False
     return view

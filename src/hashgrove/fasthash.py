@@ -228,7 +228,7 @@ class FastHash(SupervisedHasher):
                 history.append(
                     BitRecord(
                         bit=r,
-                        objective=distances.mean(*losses.values(loss, r + 1)),
+                        objective=distances.mean(*losses.loss_tables(loss, r + 1)),
                         training_error=float((bit != z).mean()),
                         ones=float((bit > 0).mean()),
                         seconds_inference=inferred - started,

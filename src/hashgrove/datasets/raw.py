@@ -15,7 +15,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.storage.formats import FileError, MissingFileError, check_declared, one_line
+from hashgrove.storage.formats import FileError, MissingFileError, check_fits_memory, one_line
 
 __all__ = ["members", "open_file", "read_array", "read_lines"]
 
@@ -50,7 +50,7 @@ def read_array(path: Path, file: IO[bytes], size: int) -> NDArray[np.uint8]:
     largest = stored * DEFLATE_RATIO if path.suffix == ".gz" else stored - file.tell()
     if size > largest:
         raise FileError(f"{path}: must hold {size} more bytes, as its header declares. Got at most {largest}.")
-    check_declared(str(path), size)
+    check_fits_memory(str(path), size)
     array = np.empty(size, np.uint8)
     done = 0
     view = array.data

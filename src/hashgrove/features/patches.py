@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.numerics.eigen import inverse_root
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
 
@@ -160,8 +161,7 @@ def zca(covariance: NDArray[Any], epsilon: float) -> NDArray[Any]:
     >>> zca(np.diag([3.9, 0.15]), 0.1).round(6).tolist()
     [[0.5, 0.0], [0.0, 2.0]]
     """
-    eigenvalues, vectors = np.linalg.eigh(covariance)
-    return (vectors / np.sqrt(np.maximum(eigenvalues, 0) + epsilon)) @ vectors.T
+    return inverse_root(covariance, added=epsilon)
 
 
 def whiten(rows: NDArray[np.float32], mean: NDArray[Any], whitener: NDArray[Any], *, n_jobs: int | None = None) -> None:

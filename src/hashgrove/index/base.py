@@ -1,32 +1,64 @@
-"""What every index shares: codes under ids, in ascending order of the ids; and its file."""
+"""`Index`: the contract of every index, and what all of them share: codes with ids, and the file format."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import as_columns, check_codes
+from hashgrove.codes import check_codes
 from hashgrove.storage import modelfile
 
-__all__ = ["Index", "check_integer"]
+__all__ = ["Index"]
+
+MAX_ID = np.iinfo(np.int64).max
 
 
 class Index(ABC):
-    """Codes with ids, to be searched; a subclass gives `search` and `search_radius`, as `FlatIndex` says."""
+    """Packed codes with ids, which can be searched by Hamming distance.
+
+    This is the contract of every index; ``tests/test_index_contract.py`` checks each point for all of them.
+
+    **Items.** An item is a code with an id. Ids are int64 and unique. They may be chosen by the user; otherwise an
+    item gets the next id after the largest one, so a new index has the ids 0, 1, 2, ... `codes` and `ids` list all
+    items in ascending order of their ids. The *position* of an item is its place in that order.
+
+    **Search.**
+
+    - The distance is the number of bits that differ. It is counted over whole bytes, padding bits included.
+    - `search` returns the ``k`` nearest items, sorted by distance and then by id. Which of several items at the same
+      distance are among the ``k`` follows the same order, so there is exactly one right result. It does not depend on
+      the number of threads.
+    - Results are never padded. If the index holds fewer than ``k`` items, all of them are returned and the arrays
+      have fewer than ``k`` columns.
+    - `search_radius` returns all items whose distance is less than *or equal to* the radius, in the same order.
+    - An empty index and an empty array of queries are valid and give empty results.
+    - Codes of the wrong dtype or length raise ValueError. Nothing is converted.
+    - Several threads may search at the same time, but not while `add` runs.
+
+    **A new index** is a subclass that implements `search` and `search_radius` and overrides `_on_change` if it
+    keeps anything that is derived from the codes, plus one line in `hashgrove.index.INDEXES`.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes), optional
+        Codes to start with, as returned by `Hasher.transform` or `pack`. They are copied.
+    ids : array-like of int, shape (n,), optional
+        The ids of these codes, in any order and without duplicates.
+    """
 
     def __init__(self, codes: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> None:
-        self._codes: NDArray[np.uint8] | None = None  # rows above _size are room to grow
+        self._codes: NDArray[np.uint8] | None = None  # rows from _size on are spare room
         self._ids: NDArray[np.int64] = np.empty(0, np.int64)
         self._size = 0
-        self._columns: NDArray[np.uint64] | None = None  # made by the first search after an add
         if codes is not None:
             self.add(codes, ids=ids)
         elif ids is not None:
-            raise ValueError("The 'ids' parameter must come with 'codes'. Got ids alone instead.")
+            raise ValueError("The 'ids' parameter must be given together with 'codes'. Got ids alone instead.")
 
     def __len__(self) -> int:
         return self._size
@@ -37,48 +69,71 @@ class Index(ABC):
 
     @property
     def n_bytes(self) -> int | None:
-        """Bytes in a code; None until codes have been given."""
+        """Number of bytes per code; None before the first codes are added."""
         return None if self._codes is None else self._codes.shape[1]
 
     @property
     def codes(self) -> NDArray[np.uint8]:
-        """All codes in ascending order of their ids, uint8 (n, n_bytes), read-only."""
+        """All codes in ascending order of their ids: uint8 (n, n_bytes), read-only."""
         if self._codes is None:
             return np.empty((0, 0), np.uint8)
         return _read_only(self._codes[: self._size])
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """All ids, ascending, int64 (n,), read-only."""
+        """All ids in ascending order: int64 (n,), read-only."""
         return _read_only(self._ids[: self._size])
-
-    @property
-    def columns(self) -> NDArray[np.uint64]:
-        """The codes as `hashgrove.codes.as_columns` lays them out for kernels, read-only."""
-        if self._columns is None:
-            self._columns = as_columns(self.codes) if self._size else _read_only(np.empty((0, 0), np.uint64))
-        return self._columns
 
     @abstractmethod
     def search(
         self, codes: ArrayLike, k: int, *, n_jobs: int | None = None
     ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-        """The ``k`` nearest items of each query, by distance and then id."""
+        """Find the ``k`` nearest items of each query, sorted by distance and then by id.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+            The queries.
+        k : int
+            At least 1. If it is larger than the number of items, all items are returned.
+        n_jobs : int, optional
+            Number of threads; None or -1 means all cores.
+
+        Returns
+        -------
+        distances : uint16 array of shape (n_queries, min(k, n))
+        ids : int64 array of shape (n_queries, min(k, n))
+        """
 
     @abstractmethod
     def search_radius(
         self, codes: ArrayLike, radius: int, *, n_jobs: int | None = None
     ) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.int64]]]:
-        """All items within ``radius`` (inclusive) of each query, by distance and then id."""
+        """Find all items within ``radius`` (inclusive) of each query, sorted by distance and then by id.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n_queries, n_bytes)
+            The queries.
+        radius : int
+            At least 0; 0 finds equal codes.
+        n_jobs : int, optional
+            Number of threads; None or -1 means all cores.
+
+        Returns
+        -------
+        distances : list of n_queries uint16 arrays
+        ids : list of n_queries int64 arrays
+        """
 
     def add(self, codes: ArrayLike, *, ids: ArrayLike | None = None) -> None:
-        """Add codes; on an error nothing is added.
+        """Add items. If anything is wrong with them, none is added.
 
         Parameters
         ----------
         codes : uint8 array of shape (n, n_bytes)
         ids : array-like of int, shape (n,), optional
-            Own ids, in any order. An id twice, or one that the index has, is refused.
+            The ids of these codes, in any order. An id that occurs twice or is already in the index is refused.
 
         Examples
         --------
@@ -90,10 +145,7 @@ class Index(ABC):
         """
         codes = check_codes(codes, n_bytes=self.n_bytes)
         if ids is None:
-            start = int(self.ids[-1]) + 1 if self._size else 0
-            if start + len(codes) - 1 > np.iinfo(np.int64).max:
-                raise ValueError(f"The 'ids' parameter must be given: no int64 is left above the id {start - 1}.")
-            new = np.arange(len(codes), dtype=np.int64) + start
+            new = self._next_ids(len(codes))
         else:
             new = _check_ids(ids, len(codes))
             order = np.argsort(new, kind="stable")
@@ -106,28 +158,36 @@ class Index(ABC):
         self._codes[old : old + len(codes)] = codes
         self._ids[old : old + len(codes)] = new
         self._size += len(codes)
-        self._columns = None
         if old and len(new) and new[0] < self._ids[old - 1]:
             order = np.argsort(self.ids, kind="stable")
-            # New arrays, not in place: views that were given out stay as they are.
+            # New arrays instead of sorting in place: views that were handed out keep their content.
             self._ids, self._codes = self._ids[order], self._codes[order]
+        self._on_change()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write codes and ids to one file, atomically; `load` reads it."""
+        """Write codes and ids to one file, atomically. `load` and `hashgrove.index.load` read it."""
         header = {"index": type(self).__name__, "n": self._size, "n_bytes": self.n_bytes}
         modelfile.write(path, kind="index", header=header, arrays={"codes": self.codes, "ids": self.ids})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an index from a file; the file is untrusted and is checked before it is used."""
-        header, arrays = modelfile.read(path, kind="index")
+        """Read an index of this class from a file, which is treated as untrusted and checked completely."""
+        return cls.from_file(path, *modelfile.read(path, kind="index"))
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> Self:
+        """Make an index from the content of a file; ``path`` is only for error messages."""
         name = os.fspath(path)
         if header.get("index") != cls.__name__:
             raise modelfile.ModelFileError(
                 f"{name}: must hold an index of type {cls.__name__!r}. Got {header.get('index')!r} instead."
             )
         if set(arrays) != {"codes", "ids"}:
-            raise modelfile.ModelFileError(f"{name}: an index has the arrays ['codes', 'ids'], not {sorted(arrays)}")
+            raise modelfile.ModelFileError(
+                f"{name}: an index must have the arrays ['codes', 'ids']. Got {sorted(arrays)} instead."
+            )
         codes, ids = arrays["codes"], arrays["ids"]
         never_filled = codes.shape == (0, 0) and codes.dtype == np.uint8 and ids.shape == (0,)
         try:
@@ -142,8 +202,17 @@ class Index(ABC):
             )
         return index
 
+    def _on_change(self) -> None:  # noqa: B027 -- an index that derives nothing from the codes has nothing to do
+        """Called whenever items were added: an index drops here what it derived from the codes."""
+
+    def _next_ids(self, count: int) -> NDArray[np.int64]:
+        start = int(self.ids[-1]) + 1 if self._size else 0
+        if start + count - 1 > MAX_ID:
+            raise ValueError(f"The 'ids' parameter must be given: no int64 is left above the id {start - 1}.")
+        return np.arange(count, dtype=np.int64) + start
+
     def _grow(self, size: int) -> None:
-        """Make room for ``size`` items; by halves, so that many small additions stay cheap."""
+        """Make room for ``size`` items, with half as much to spare, so that many small additions stay cheap."""
         assert self._codes is not None
         if size > len(self._ids):
             room = max(size, len(self._ids) * 3 // 2)
@@ -160,28 +229,20 @@ class Index(ABC):
         known = new[inside][self.ids[places[inside]] == new[inside]]
         if len(known):
             raise ValueError(
-                f"The 'ids' parameter must be new to the index. Got {known[0]} instead, which it has already."
+                "The 'ids' parameter must have ids that are new to the index. "
+                f"Got {known[0]} instead, which is already in it."
             )
-
-
-def check_integer(value: Any, name: str, minimum: int) -> int:
-    """Return ``value`` as an int, or raise ValueError that names the parameter.
-
-    >>> check_integer(3, "k", 1)
-    3
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
-        raise ValueError(f"The '{name}' parameter must be an integer, at least {minimum}. Got {value!r} instead.")
-    return int(value)
 
 
 def _check_ids(ids: ArrayLike, length: int) -> NDArray[np.int64]:
     array = np.asarray(ids)
     if array.shape != (length,):
-        raise ValueError(f"The 'ids' parameter must have shape ({length},), one id a code. Got {array.shape} instead.")
+        raise ValueError(
+            f"The 'ids' parameter must have shape ({length},), one id per code. Got {array.shape} instead."
+        )
     if length and array.dtype.kind not in "iu":
         raise ValueError(f"The 'ids' parameter must be integers. Got {array.dtype} instead.")
-    if length and array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+    if length and array.dtype == np.uint64 and array.max() > MAX_ID:
         raise ValueError(f"The 'ids' parameter must fit int64. Got {array.max()} instead.")
     return array.astype(np.int64)
 

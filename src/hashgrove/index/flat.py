@@ -1,46 +1,32 @@
-"""Exact search: every query is compared with every code."""
+"""`FlatIndex`: exact search that compares each query with every code."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import as_words, check_codes
-from hashgrove.index import scan, weighted
-from hashgrove.index.base import Index, check_integer
+from hashgrove.codes import as_columns, as_words, check_codes
+from hashgrove.index import scan
+from hashgrove.index.base import Index
+from hashgrove.index.weighted import byte_tables, check_weights
+from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 __all__ = ["FlatIndex"]
 
-QUERIES_PER_CHUNK = 32  # one tile of the database is read from the cache by so many queries
-MIN_SLICE = 2**16  # items that are worth a thread of their own
+QUERIES_PER_CHUNK = 32  # queries that read the same tile of the database from the cache
+MIN_SLICE = 2**16  # a slice of the database with fewer items is not worth another thread
 
 
 class FlatIndex(Index):
-    """Exact search over packed codes, by comparing a query with all of them.
-
-    Items are kept in ascending order of their ids; the *position* of an item is its place in that order. Ids
-    are int64. Without own ids an item gets the next id after the largest one, so a fresh index has ids 0, 1,
-    2, ...
-
-    The contract of search, here and in every other index:
-
-    - Distance is the number of bits that differ, counted over whole bytes.
-    - `search` gives the ``k`` nearest items, sorted by distance and then by ascending id. The choice at the
-      k-th place follows the same order, so results are fully determined and do not depend on the number of
-      threads.
-    - There is no padding: with fewer than ``k`` items, all are returned and the arrays have that width.
-    - `search_radius` gives all items at a distance less than *or equal to* the radius, in the same order.
-    - An empty index and an empty set of queries are valid and give empty results.
-    - Codes of a wrong dtype or length raise ValueError; nothing is cast.
-    - Searches may run at the same time in several threads, but not together with `add`.
+    """Exact search that compares each query with every code; `Index` states its contract.
 
     Parameters
     ----------
     codes : uint8 array of shape (n, n_bytes), optional
-        Codes to start with, as given by `Hasher.transform` or `pack`. They are copied.
+        Codes to start with, as returned by `Hasher.transform` or `pack`. They are copied.
     ids : array-like of int, shape (n,), optional
-        Own ids of these codes, in any order and without duplicates.
+        The ids of these codes, in any order and without duplicates; 0, 1, 2, ... if left out.
 
     Examples
     --------
@@ -52,18 +38,32 @@ class FlatIndex(Index):
     array([[1, 0]])
     """
 
+    _columns: NDArray[np.uint64] | None = None  # made by the first search after a change
+
+    @property
+    def columns(self) -> NDArray[np.uint64]:
+        """All codes in the layout of `hashgrove.codes.as_columns`, read-only."""
+        if self._columns is None:
+            # an index that never held a code does not know its number of bytes: any will do
+            self._columns = as_columns(self.codes if self._size else np.empty((0, 1), np.uint8))
+        return self._columns
+
+    def _on_change(self) -> None:
+        self._columns = None
+
     def search(
         self, codes: ArrayLike, k: int, *, n_jobs: int | None = None
     ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-        """The ``k`` nearest items of each query, by distance and then id.
+        """Find the ``k`` nearest items of each query, sorted by distance and then by id.
 
         Parameters
         ----------
         codes : uint8 array of shape (n_queries, n_bytes)
+            The queries.
         k : int
-            At least 1; more than the index holds means all of it.
+            At least 1. If it is larger than the number of items, all items are returned.
         n_jobs : int, optional
-            Threads; None or -1 is every core.
+            Number of threads; None or -1 means all cores.
 
         Returns
         -------
@@ -76,11 +76,11 @@ class FlatIndex(Index):
         (array([[1, 3]], dtype=uint16), array([[1, 0]]))
         """
         codes = check_codes(codes, n_bytes=self.n_bytes)
-        k = min(check_integer(k, "k", 1), self._size)
+        k = min(int(Integer(1).check("k", k)), self._size)
         n_threads = available_threads(n_jobs)
         if k == 0 or len(codes) == 0:
             return np.empty((len(codes), k), np.uint16), np.empty((len(codes), k), np.int64)
-        if _capacity(k) <= self._size // 16:  # the buffers of a chunk are then at most 20 bytes an item
+        if _capacity(k) <= self._size // 16:  # the buffers of a chunk then take at most 20 bytes per item
             distances, positions = self._search_buffered(as_words(codes), k, n_threads)
         else:
             distances, positions = self._search_counting(as_words(codes), k, n_threads)
@@ -89,7 +89,7 @@ class FlatIndex(Index):
     def _search_buffered(
         self, queries: NDArray[np.uint64], k: int, n_threads: int
     ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-        """By one pass with a buffer; threads share out the queries, or the database where there are few of them."""
+        """Search in one pass with a buffer. Threads divide up the queries and, if these are few, the database too."""
         columns, capacity = self.columns, _capacity(k)
         query_parts = chunks(len(queries), QUERIES_PER_CHUNK)
         n_slices = min(-(-n_threads // len(query_parts)), max(1, self._size // max(16 * capacity, MIN_SLICE)))
@@ -105,13 +105,13 @@ class FlatIndex(Index):
         if len(slices) == 1:
             return distances[0], positions[0]
         joined = np.concatenate(list(distances), axis=1), np.concatenate(list(positions), axis=1)
-        best = np.argsort(joined[0], axis=1, kind="stable")[:, :k]  # slices are in order of position
+        best = np.argsort(joined[0], axis=1, kind="stable")[:, :k]  # stable: slices are in order of position
         return np.take_along_axis(joined[0], best, axis=1), np.take_along_axis(joined[1], best, axis=1)
 
     def _search_counting(
         self, queries: NDArray[np.uint64], k: int, n_threads: int
     ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-        """By two passes, for a k that is a large part of the database."""
+        """Search in two passes, for a k that is a large part of the database."""
         columns = self.columns
         distances, positions = np.empty((len(queries), k), np.uint16), np.empty((len(queries), k), np.int64)
 
@@ -130,21 +130,22 @@ class FlatIndex(Index):
     def search_weighted(
         self, codes: ArrayLike, weights: ArrayLike, k: int, *, n_jobs: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The ``k`` nearest items where a bit that differs counts its weight, by distance and then id.
+        """Find the ``k`` nearest items of each query where each bit that differs counts with its weight.
 
-        With the margins of the query's bits as weights this ranks better than the Hamming distance, at the same
-        bytes an item; it takes several times as long.
+        With the margins of the query's bits as weights, this ranks better than the Hamming distance and needs no more
+        bytes per item, but it takes several times as long. Results are sorted by distance and then by id.
 
         Parameters
         ----------
         codes : uint8 array of shape (n_queries, n_bytes)
+            The queries.
         weights : array of shape (n_queries, n_bits)
-            Not negative; for example ``abs(hasher.decision_function(X))``. They are rounded to about 1 / 32,768 of
-            their sum over a query, and distances with them.
+            Not negative; for example ``abs(hasher.decision_function(X))``. They are rounded to multiples of about
+            1 / 32,768 of their sum over the query, and so are the distances.
         k : int
-            At least 1; more than the index holds means all of it.
+            At least 1. If it is larger than the number of items, all items are returned.
         n_jobs : int, optional
-            Threads; None or -1 is every core.
+            Number of threads; None or -1 means all cores.
 
         Returns
         -------
@@ -160,16 +161,16 @@ class FlatIndex(Index):
         ([[1.0, 3.0, 4.0]], [[1, 2, 0]])
         """
         codes = check_codes(codes, n_bytes=self.n_bytes)
-        amounts = weighted.check_weights(weights, codes)
-        k = min(check_integer(k, "k", 1), self._size)
+        amounts = check_weights(weights, codes)
+        k = min(int(Integer(1).check("k", k)), self._size)
         distances, ids = np.empty((len(codes), k), np.float32), np.empty((len(codes), k), np.int64)
         if k == 0:
             return distances, ids
 
         def search_chunk(start: int, stop: int) -> None:
-            tables, units = weighted.byte_tables(codes[start:stop], amounts[start:stop])
+            tables, units = byte_tables(codes[start:stop], amounts[start:stop])
             for row, table, unit in zip(range(start, stop), tables, units, strict=True):
-                whole, positions = weighted.nearest(self.columns, table, k)
+                whole, positions = scan.nearest_weighted(self.columns, table, k)
                 distances[row], ids[row] = whole * unit, self.ids[positions]
 
         run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
@@ -178,15 +179,16 @@ class FlatIndex(Index):
     def search_radius(
         self, codes: ArrayLike, radius: int, *, n_jobs: int | None = None
     ) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.int64]]]:
-        """All items within ``radius`` (inclusive) of each query, by distance and then id.
+        """Find all items within ``radius`` (inclusive) of each query, sorted by distance and then by id.
 
         Parameters
         ----------
         codes : uint8 array of shape (n_queries, n_bytes)
+            The queries.
         radius : int
             At least 0; 0 finds equal codes.
         n_jobs : int, optional
-            Threads; None or -1 is every core.
+            Number of threads; None or -1 means all cores.
 
         Returns
         -------
@@ -201,7 +203,7 @@ class FlatIndex(Index):
         (array([0, 1], dtype=uint16), array([0, 1]))
         """
         codes = check_codes(codes, n_bytes=self.n_bytes)
-        radius = check_integer(radius, "radius", 0)
+        radius = int(Integer(0).check("radius", radius))
         columns, queries = self.columns, as_words(codes)
 
         def search_chunk(start: int, stop: int) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.int64]]]:
@@ -219,7 +221,7 @@ class FlatIndex(Index):
 
 
 def _capacity(k: int) -> int:
-    """Candidates of a query that are held at most: with fewer they are cut back too often, with more too late."""
+    """Size of the buffer of candidates per query: a smaller one is cut back too often, a larger one too late."""
     return 2 * k + 32
 
 

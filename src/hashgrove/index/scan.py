@@ -1,7 +1,8 @@
-"""Kernels of the exact scan: the k nearest by a bounded buffer, and everything within a radius by counting.
+"""Kernels that compare queries with every code: the k nearest by a bounded buffer, all within a radius by counting.
 
-All of them read the database in ascending position, so among equal distances the earlier position comes first
-by itself. None holds more than it returns plus a buffer of bounded size, however many codes are equal.
+All of them read the database in ascending order of position, so items at equal distances are met in the right order.
+The kernels for Hamming distances hold no more than their results and a buffer of bounded size, however many codes are
+equal.
 """
 
 from __future__ import annotations
@@ -14,25 +15,28 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from hashgrove.codes import TILE, distances_to_range
+from hashgrove.index.weighted import weighted_distances
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer, popcount, splat
 
-__all__ = ["count", "fill", "nearest"]
+__all__ = ["count", "fill", "nearest", "nearest_weighted"]
 
-STRIP, LANES = 64, 8  # items that are compared at once, to step over the many that are too far; words of a vector
-TILE_WORDS = 2**12  # words of a tile of the database, which then stays in the nearest cache for all queries
+STRIP = 64  # items that are compared at once: most strips have no near item and are skipped
+LANES = 8  # words per vector
+TILE_WORDS = 2**12  # words per tile of the database; a tile stays in the first-level cache for all queries
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def _below(
     typing_context: Any, words: Any, n: Any, first: Any, queries: Any, query: Any, n_words: Any, limit: Any
 ) -> Any:
-    """Which of 64 items are at a distance below ``limit`` from a query, one bit each.
+    """Which of 64 items, from item ``first`` on, are at a distance below ``limit`` from a query: one bit per item.
 
-    Word w of item i is ``words[w * n + i]``, that of the query ``queries[query + w]``. Nothing is stored: the 64 sums
-    stay in registers.
+    Word w of item i is ``words[w * n + i]``; word w of the query is ``queries[query + w]``. Nothing is stored in
+    memory: the 64 sums stay in registers.
     """
     word = ir.IntType(64)
     vector = ir.VectorType(word, LANES)
@@ -47,13 +51,14 @@ def _below(
             builder.store(zero, total)
         with cgutils.for_range(builder, n_words) as loop:
             w = loop.index
-            own = builder.load(pointer(context, builder, signature.args[3], queries, builder.add(query, w), word))
-            own = splat(builder, own, LANES)
+            place = builder.add(query, w)
+            query_word = builder.load(pointer(context, builder, signature.args[3], queries, place, word))
+            query_word = splat(builder, query_word, LANES)
             start = builder.add(builder.mul(w, n), first)
             for k, total in enumerate(sums):
                 place = builder.add(start, ir.Constant(word, k * LANES))
                 item = builder.load(pointer(context, builder, signature.args[0], words, place, vector), align=8)
-                ones = builder.call(popcounts, [builder.xor(item, own)])
+                ones = builder.call(popcounts, [builder.xor(item, query_word)])
                 builder.store(builder.add(builder.load(total), ones), total)
         limits = splat(builder, limit, LANES)
         near = [builder.icmp_unsigned("<", builder.load(total), limits) for total in sums]
@@ -73,17 +78,17 @@ def _below(
 
 @kernel
 def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, distances: Any, positions: Any) -> None:
-    """Write the k nearest items of [first, last) for each query, by distance and then position.
+    """Write the k nearest items of [first, last) for each query, sorted by distance and then by position.
 
-    ``columns`` is uint64 (n_words, n), ``queries`` uint64 (n_queries, n_words), ``distances`` uint16 and
-    ``positions`` int64, both (n_queries, k) with k < capacity and k <= last - first. Holds ``n_queries * capacity``
-    candidates. One pass; a buffer that is full is cut back to its best k, after which only nearer items
-    enter.
+    ``columns`` is uint64 (n_words, n), ``queries`` is uint64 (n_queries, n_words), ``distances`` is uint16 and
+    ``positions`` int64, both (n_queries, k) with k < capacity and k <= last - first. One pass over the items, with
+    a buffer of ``capacity`` candidates per query: when it is full, it is cut back to the best k, and from then on
+    only nearer items enter.
     """
     n_queries, k = distances.shape
     n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
     words, asked = columns.reshape(-1), queries.reshape(-1)
-    limits = np.full(n_queries, 65535, np.uint64)  # no distance is that large: see codes.MAX_BYTES
+    limits = np.full(n_queries, 65535, np.uint64)  # no distance is that large: see codes.MAX_BITS
     sizes = np.zeros(n_queries, np.int64)
     near = np.empty((n_queries, capacity), np.uint16)
     where = np.empty((n_queries, capacity), np.int64)
@@ -102,7 +107,7 @@ def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, di
                     i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
                     found &= found - np.uint64(1)
                     distance = _distance(words, n, i, asked, query, n_words)
-                    if distance >= limits[q]:  # it fell meanwhile
+                    if distance >= limits[q]:  # the limit has fallen since the strip was compared
                         continue
                     near[q, sizes[q]] = distance
                     where[q, sizes[q]] = i
@@ -126,7 +131,7 @@ def _distance(words: Any, n: int, item: int, queries: Any, query: int, n_words: 
 def _below_one_by_one(
     words: Any, n: int, first: int, last: int, queries: Any, query: int, n_words: int, limit: int
 ) -> Any:
-    """What `_below` gives, for fewer than 64 items."""
+    """The same as `_below`, for fewer than 64 items: those from ``first`` to ``last``."""
     found = np.uint64(0)
     for i in range(first, last):
         found |= np.uint64(_distance(words, n, i, queries, query, n_words) < limit) << (i - first)
@@ -135,9 +140,9 @@ def _below_one_by_one(
 
 @kernel
 def _keep(near: Any, where: Any, size: int, k: int, counts: Any) -> Any:
-    """Move the best k of ``size`` candidates to the front, in their order; return the worst distance.
+    """Move the best k of ``size`` candidates to the front, in their present order; return their largest distance.
 
-    Among the candidates at that distance the first are kept. ``counts`` is scratch, int64 (n_distances,).
+    Of the candidates at that distance, the first ones are kept. ``counts`` is scratch space, int64 (n_distances,).
     """
     counts[:] = 0
     for i in range(size):
@@ -161,7 +166,7 @@ def _keep(near: Any, where: Any, size: int, k: int, counts: Any) -> Any:
 
 @kernel
 def _sort(near: Any, where: Any, counts: Any, distances: Any, positions: Any) -> None:
-    """Write the first k of the candidates, stably sorted by distance; ``counts`` is scratch."""
+    """Write the first k candidates after a stable sort by distance; ``counts`` is scratch space."""
     counts[:] = 0
     for i in range(near.size):
         counts[near[i]] += 1
@@ -191,9 +196,9 @@ def count(columns: Any, queries: Any, counts: Any) -> None:
 
 @kernel
 def fill(columns: Any, queries: Any, limits: Any, cursors: Any, ends: Any, distances: Any, positions: Any) -> None:
-    """Write the items at distance <= ``limits[q]`` to where ``cursors`` says; the second pass of two.
+    """Write the items at distance <= ``limits[q]`` of each query q: the second pass after `count`.
 
-    ``cursors`` is int64 (n_queries, n_distances): where the next item at a distance goes in the flat outputs
+    ``cursors``, int64 (n_queries, n_distances), says where the next item at each distance goes in the flat outputs
     ``distances`` (uint16) and ``positions`` (int64). Items whose place is not below ``ends[q]`` are dropped.
     """
     n = columns.shape[1]
@@ -211,3 +216,25 @@ def fill(columns: Any, queries: Any, limits: Any, cursors: Any, ends: Any, dista
                         cursors[q, tile[i]] = place + 1
                         distances[place] = tile[i]
                         positions[place] = start + np.int64(i)
+
+
+@kernel
+def _all_weighted(columns: Any, table: Any, out: Any) -> None:
+    for start in range(0, len(out), TILE):
+        stop = min(start + TILE, len(out))
+        weighted_distances(columns, table, start, stop, out[start:stop])
+
+
+def nearest_weighted(
+    columns: NDArray[np.uint64], table: NDArray[np.uint16], k: int
+) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+    """Weighted distances and positions of the ``k`` nearest items of one query, by distance and then position.
+
+    ``table`` is one row of `hashgrove.index.weighted.byte_tables`.
+    """
+    distances = np.empty(columns.shape[1], np.uint16)
+    _all_weighted(columns, table, distances)
+    limit = np.partition(distances, k - 1)[k - 1]
+    found = np.flatnonzero(distances <= limit)
+    found = found[np.argsort(distances[found], kind="stable")[:k]]
+    return distances[found], found

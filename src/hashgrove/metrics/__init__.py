@@ -1,8 +1,7 @@
-"""Measures of retrieval: `evaluate` ranks a database by Hamming distance and gives a `Report`.
+"""Measures of retrieval: `evaluate` ranks a database by Hamming distance and returns a `Report`.
 
-``relevance`` turns labels into words, ``ranking`` counts on distances (no sorting), ``report`` holds the
-results, and ``evaluation`` puts them together; the definitions of all measures are in the docstring of
-`Report`.
+``relevance`` converts labels to words, ``ranking`` counts distances (nothing is sorted), ``report`` holds the results,
+and ``evaluation`` puts these together. The docstring of `Report` defines all measures.
 """
 
 from hashgrove.metrics.evaluation import evaluate

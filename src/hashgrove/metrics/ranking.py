@@ -1,9 +1,9 @@
-"""Measures of a ranking by counting on distances: nothing is sorted, and no list of the ranking is held.
+"""Measures of rankings, computed by counting distances: nothing is sorted and no ranking is kept in memory.
 
-Items at one distance from a query are tied. Two histograms of distances a query, of all items and of relevant
-ones, give the expectation over random orders inside the ties in closed form (McSherry and Najork, 2008,
-"Computing information retrieval performance measures efficiently in the presence of tied scores"). For ties
-by id a second pass in ascending position gives each relevant item its rank.
+Items at equal distances from a query are tied. Two histograms of distances per query, of all items and of the relevant
+ones, give the expectation over random orders of the tied items in closed form (McSherry and Najork, 2008, "Computing
+information retrieval performance measures efficiently in the presence of tied scores"). If ties are ranked by id, a
+second pass in ascending order of position gives each relevant item its rank.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "vote",
 ]
 
-LANES = 4  # histograms filled in turn: neighbours at one distance would wait for each other's store
+LANES = 4  # histograms that are filled in turn: items in a row at one distance would wait for each other's store
 
 
 @kernel
@@ -38,14 +38,15 @@ def count_relevant(
     label_columns: Any,
     labels: Any,
     min_shared: int,
-    own: Any,
+    left_out: Any,
     totals: Any,
     relevant: Any,
 ) -> None:
-    """Write the number of items, and of relevant items, at each distance into int64 (n_queries, n_distances).
+    """Write the number of items and of relevant items at each distance to ``totals`` and ``relevant``.
 
-    ``columns`` is uint64 (n_words, n), ``queries`` uint64 (n_queries, n_words); the labels are those of
-    `mark`. ``own[q]`` is the position of the item that query ``q`` is, which is not counted, or -1.
+    Both are int64 (n_queries, n_distances). ``columns`` is uint64 (n_words, n), ``queries`` is uint64 (n_queries,
+    n_words); the labels are those of `mark`. ``left_out[q]`` is the position of an item that is not counted for query
+    ``q``, or -1.
     """
     n = columns.shape[1]
     n_queries, n_distances = totals.shape
@@ -60,8 +61,8 @@ def count_relevant(
             for i in range(np.uint64(stop - start)):
                 cell = np.uint64(2) * np.uint64(tile[i]) + np.uint64(marks[i])
                 table[i % np.uint64(LANES), cell] += np.uint32(1)
-            if start <= own[q] < stop:
-                place = own[q] - start
+            if start <= left_out[q] < stop:
+                place = left_out[q] - start
                 table[place % LANES, 2 * np.int64(tile[place]) + np.int64(marks[place])] -= np.uint32(1)
     for q in range(n_queries):
         for d in range(n_distances):
@@ -76,9 +77,16 @@ def count_relevant(
 
 @kernel
 def count_weighted(
-    columns: Any, tables: Any, label_columns: Any, labels: Any, min_shared: int, own: Any, totals: Any, relevant: Any
+    columns: Any,
+    tables: Any,
+    label_columns: Any,
+    labels: Any,
+    min_shared: int,
+    left_out: Any,
+    totals: Any,
+    relevant: Any,
 ) -> None:
-    """What `count_relevant` does, for the distances of `hashgrove.index.weighted`, by ``tables`` of each query."""
+    """The same as `count_relevant`, for weighted distances; ``tables`` are those of `byte_tables`."""
     n = columns.shape[1]
     tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
     totals[:] = 0
@@ -89,16 +97,18 @@ def count_weighted(
             weighted_distances(columns, tables[q], start, stop, tile)
             mark(label_columns, labels[q], min_shared, start, stop, marks)
             for i in range(stop - start):
-                if start + i != own[q]:
+                if start + i != left_out[q]:
                     totals[q, tile[i]] += 1
                     relevant[q, tile[i]] += marks[i]
 
 
 @kernel
-def count_by_class(columns: Any, queries: Any, firsts: Any, lasts: Any, own: Any, totals: Any, relevant: Any) -> None:
-    """What `count_relevant` does for class labels, on a database that is sorted by class.
+def count_by_class(
+    columns: Any, queries: Any, firsts: Any, lasts: Any, left_out: Any, totals: Any, relevant: Any
+) -> None:
+    """The same as `count_relevant`, for class labels and a database that is sorted by class.
 
-    The items of query q's class are those at ``firsts[q]`` up to ``lasts[q]``, so no item needs to be marked.
+    The items of the class of query q are those from ``firsts[q]`` to ``lasts[q]``, so no item needs a mark.
     """
     n = columns.shape[1]
     n_queries, n_distances = totals.shape
@@ -114,10 +124,10 @@ def count_by_class(columns: Any, queries: Any, firsts: Any, lasts: Any, own: Any
                 table[i % np.uint64(LANES), tile[i]] += np.uint32(1)
             for i in range(max(firsts[q], start) - start, min(lasts[q], stop) - start):
                 relevant[q, tile[i]] += 1
-            if start <= own[q] < stop:
-                place = own[q] - start
+            if start <= left_out[q] < stop:
+                place = left_out[q] - start
                 table[place % LANES, tile[place]] -= np.uint32(1)
-                relevant[q, tile[place]] -= firsts[q] <= own[q] < lasts[q]
+                relevant[q, tile[place]] -= firsts[q] <= left_out[q] < lasts[q]
     for q in range(n_queries):
         for d in range(n_distances):
             totals[q, d] = 0
@@ -132,18 +142,18 @@ def rank_by_id(
     label_columns: Any,
     labels: Any,
     min_shared: int,
-    own: Any,
+    left_out: Any,
     ranks: Any,
     seen: Any,
     interval: Any,
     precision_sums: Any,
     hits: Any,
 ) -> None:
-    """Second pass, ties by position: add up precision at relevant ranks, and count them by interval.
+    """Second pass, for ties by position: add up the precision at the ranks of relevant items, and count these.
 
-    ``ranks`` and ``seen``, int64 (n_queries, n_distances), come in as the number of items and of relevant
-    items nearer than each distance, and are used up. ``interval[rank]`` is the column of ``hits``, int64,
-    that a relevant item of that rank is counted in. The sums go to ``precision_sums``, float64 (n_queries,).
+    ``ranks`` and ``seen``, int64 (n_queries, n_distances), must hold the number of items and of relevant items nearer
+    than each distance; both are overwritten. A relevant item at a rank is counted in the column ``interval[rank]``
+    of ``hits``, int64 (n_queries, n_depths). The sums go to ``precision_sums``, float64 (n_queries,).
     """
     n = columns.shape[1]
     tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
@@ -152,7 +162,7 @@ def rank_by_id(
         for q in range(queries.shape[0]):
             distances_to_range(columns, queries[q], start, stop, tile)
             mark(label_columns, labels[q], min_shared, start, stop, marks)
-            skip = own[q] - start
+            skip = left_out[q] - start
             for i in range(np.uint64(stop - start)):
                 if np.int64(i) == skip:
                     continue
@@ -165,29 +175,29 @@ def rank_by_id(
 
 
 @kernel
-def vote(neighbours: Any, own: Any, k: int, classes: Any, n_classes: int, predicted: Any) -> None:
-    """Write the majority class of the first ``k`` neighbours of each query, its own item left out.
+def vote(neighbours: Any, left_out: Any, k: int, classes: Any, n_classes: int, predicted: Any) -> None:
+    """Write the majority class of the first ``k`` neighbours of each query, without the item ``left_out[q]``.
 
-    ``neighbours`` is int64 (n_queries, m), positions from near to far; ``classes`` uint64 (n,). Of classes
-    with equal votes, the one that comes first among the neighbours wins.
+    ``neighbours`` is int64 (n_queries, m) with positions from near to far; ``classes`` is uint64 (n,). Of classes with
+    equally many votes, the one that comes first among the neighbours wins.
     """
     votes = np.zeros(n_classes, np.int64)
     for q in range(neighbours.shape[0]):
         votes[:] = 0
         cast = 0
         for position in neighbours[q]:
-            if position != own[q] and cast < k:
+            if position != left_out[q] and cast < k:
                 votes[classes[position]] += 1
                 cast += 1
         best = 0
         for position in neighbours[q]:
-            if position != own[q] and votes[classes[position]] > best:
+            if position != left_out[q] and votes[classes[position]] > best:
                 best = votes[classes[position]]
                 predicted[q] = classes[position]
 
 
 def expected_average_precision(totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Average precision from histograms of distances, expected over random orders of items at one distance.
+    """Average precision from histograms of distances, as an expectation over random orders of tied items.
 
     Parameters
     ----------
@@ -199,11 +209,11 @@ def expected_average_precision(totals: NDArray[np.int64], relevant: NDArray[np.i
     Returns
     -------
     average_precision : float64 array of shape (n_queries,)
-        NaN where a query has no relevant item.
+        NaN for a query without a relevant item.
 
     Examples
     --------
-    Two items at one distance, one of them relevant: it is first or second, 1 or 1/2.
+    Two items at one distance, one of them relevant: it comes first (1) or second (1/2).
 
     >>> expected_average_precision(np.array([[2]]), np.array([[1]]))
     array([0.75])
@@ -213,9 +223,9 @@ def expected_average_precision(totals: NDArray[np.int64], relevant: NDArray[np.i
     before, hits_before = ends - totals, hits - relevant
     size = int(ends[:, -1].max(initial=0))
     harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, size + 1))])
-    # A relevant item is at place i of its group with chance 1/n; r - 1 others are spread over the other n - 1
-    # places. Its precision there is (R + 1 + (i - 1) (r - 1) / (n - 1)) / (N + i): two sums over i, both
-    # harmonic.
+    # A relevant item is at place i of its group of n ties with probability 1/n, and the other r - 1 relevant items of
+    # the group are spread evenly over the other n - 1 places. With N items before the group, R of them relevant, the
+    # precision at place i is (R + 1 + (i - 1) (r - 1) / (n - 1)) / (N + i). Its sum over i needs harmonic numbers only.
     inverse = harmonic[ends] - harmonic[before]
     share = (relevant - 1) / np.maximum(totals - 1, 1)
     precision = (hits_before + 1) * inverse + share * (totals - (before + 1) * inverse)
@@ -224,9 +234,20 @@ def expected_average_precision(totals: NDArray[np.int64], relevant: NDArray[np.i
 
 
 def expected_hits(totals: NDArray[np.int64], relevant: NDArray[np.int64], depths: NDArray[np.int64]) -> NDArray[Any]:
-    """Expected number of relevant items in the first ``depths`` places, float64 (n_queries, n_depths).
+    """Expected number of relevant items among the first places of each ranking.
 
-    Inside a group of ties it grows evenly from place to place.
+    Within a group of ties it grows evenly from place to place.
+
+    Parameters
+    ----------
+    totals, relevant : int arrays of shape (n_queries, n_distances)
+        As for `expected_average_precision`.
+    depths : int array of shape (n_depths,)
+        Numbers of first places, ascending.
+
+    Returns
+    -------
+    hits : float64 array of shape (n_queries, n_depths)
 
     Examples
     --------
@@ -240,7 +261,7 @@ def expected_hits(totals: NDArray[np.int64], relevant: NDArray[np.int64], depths
 
 @kernel
 def _interpolate(totals: Any, relevant: Any, depths: Any, hits: Any) -> None:
-    """Write the expected hits at each depth; ``depths`` ascend and are at most the sum of a row of ``totals``."""
+    """Write the expected hits at each depth; no depth is larger than the sum of a row of ``totals``."""
     for q in range(totals.shape[0]):
         d, items, found = 0, 0, 0
         for k in range(len(depths)):

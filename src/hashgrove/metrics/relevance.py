@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashgrove.codes import MAX_BYTES, as_columns, as_words, pack
+from hashgrove.codes import MAX_BITS, as_columns, as_words, pack
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount
 
 __all__ = ["Relevance", "mark"]
 
-ROWS_PER_CHUNK = 4096  # rows of a sparse tag matrix that are made dense at a time
+ROWS_PER_CHUNK = 4096  # rows of a sparse tag matrix that are converted to dense ones at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Relevance:
-    """Labels of queries and database as 64-bit words, in the form that `mark` reads.
+    """Labels of the queries and of the database as 64-bit words, in the form that `mark` reads.
 
-    ``queries`` is uint64 (n_queries, n_words) and ``columns`` uint64 (n_words, n_database). With
-    ``min_shared`` 0 the one word is the number of the class; else the words are tags, one bit each.
+    ``queries`` is uint64 (n_queries, n_words) and ``columns`` is uint64 (n_words, n_database). If ``min_shared`` is 0,
+    the only word is the number of the class; otherwise the words hold tags, one bit per tag.
     """
 
     queries: NDArray[np.uint64]
@@ -38,14 +38,14 @@ class Relevance:
 
     @classmethod
     def from_labels(cls, y_query: Any, y_database: Any, *, lengths: tuple[int, int], min_shared: int) -> Relevance:
-        """Check labels, and bring them into words.
+        """Check labels and convert them to words.
 
         Parameters
         ----------
         y_query, y_database : 1-D labels of any type, or 2-D tag matrices of 0 and 1, dense or scipy.sparse
         lengths : (n_queries, n_database)
         min_shared : int
-            Tags that a relevant item shares with the query, at least.
+            Number of tags that an item must share with the query to be relevant.
 
         Examples
         --------
@@ -53,10 +53,10 @@ class Relevance:
         array([[0, 1]], dtype=uint64)
         """
         y_query = _check_rows(y_query, "y_query", lengths[0], "query codes")
-        y_database = _check_rows(y_database, "y_database", lengths[1], "codes in the index")
+        y_database = _check_rows(y_database, "y_database", lengths[1], "codes in the database")
         if y_query.ndim != y_database.ndim:
             raise ValueError(
-                "The 'y_query' and 'y_database' parameters must both be 1-D labels or both 2-D tags. "
+                "The 'y_query' and 'y_database' parameters must both be 1-D labels or both be 2-D tags. "
                 f"Got shapes {y_query.shape} and {y_database.shape} instead."
             )
         if y_query.ndim == 1:
@@ -64,13 +64,13 @@ class Relevance:
         n_tags = y_query.shape[1]
         if y_database.shape[1] != n_tags:
             raise ValueError(
-                "The 'y_query' and 'y_database' parameters must have the same tags as columns. "
+                "The 'y_query' and 'y_database' parameters must have the same columns, one per tag. "
                 f"Got {n_tags} and {y_database.shape[1]} columns instead."
             )
-        if not min_shared <= n_tags <= 8 * MAX_BYTES:
+        if not min_shared <= n_tags <= MAX_BITS:
             raise ValueError(
-                f"The 'y_query' parameter must have from min_shared={min_shared} to {8 * MAX_BYTES} tags as "
-                f"columns. Got {n_tags} instead; for class labels, pass a 1-D array."
+                f"The 'y_query' parameter must have from min_shared={min_shared} to {MAX_BITS} columns, one per tag. "
+                f"Got {n_tags} instead; for class labels, pass a 1-D array."
             )
         query_words = as_words(_pack_tags(y_query, "y_query"))
         return cls(query_words, as_columns(_pack_tags(y_database, "y_database")), min_shared, 0)
@@ -78,10 +78,9 @@ class Relevance:
 
 @kernel
 def mark(columns: Any, query: Any, min_shared: int, start: int, stop: int, out: Any) -> None:
-    """Write 1 for relevant items from ``start`` to ``stop``, else 0, into ``out[: stop - start]``.
+    """For each item from ``start`` to ``stop``, write 1 if it is relevant and 0 if not to ``out[: stop - start]``.
 
-    ``columns`` and ``query`` are words of a `Relevance`; ``out`` is uint16, for it holds counts of tags in
-    between.
+    ``columns`` and ``query`` are words of a `Relevance`. ``out`` is uint16 since it holds counts of shared tags first.
     """
     word = query[0]
     column = columns[0, start:stop]
@@ -119,7 +118,7 @@ def _check_rows(y: Any, name: str, length: int, of_what: str) -> Any:
 
 def _from_classes(y_query: NDArray[Any], y_database: NDArray[Any]) -> Relevance:
     for name, y in (("y_query", y_query), ("y_database", y_database)):
-        # NaN differs from itself and None is an absent label: neither is a class.
+        # NaN and None stand for missing labels; neither is a class.
         if any(label is None for label in y) if y.dtype == object else y.dtype.kind in "fc" and np.isnan(y).any():
             raise ValueError(f"The '{name}' parameter must have a label in every row. Got missing values instead.")
     if (y_query.dtype.kind in "US") != (y_database.dtype.kind in "US") and object not in (
@@ -138,7 +137,7 @@ def _from_classes(y_query: NDArray[Any], y_database: NDArray[Any]) -> Relevance:
             f"Got this instead: {error}."
         ) from error
     words = numbers.reshape(-1).astype(np.uint64)
-    words.flags.writeable = False  # as the words of tags are, so that kernels are compiled once
+    words.flags.writeable = False  # like the words of tags, so that kernels are compiled once
     n_queries = len(y_query)
     return Relevance(words[:n_queries, None], words[None, n_queries:], 0, len(classes))
 

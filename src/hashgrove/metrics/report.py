@@ -1,4 +1,4 @@
-"""The result of an evaluation, with the protocol that gave it."""
+"""`Report`: the results of an evaluation, and the settings that it was done with."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ __all__ = ["Report"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
-    """Measures of retrieval by Hamming distance, averaged over queries, and the protocol behind them.
+    """Measures of retrieval by Hamming distance, averaged over queries, and the settings of the evaluation.
 
-    **Queries without a relevant item** are left out of every measure; ``n_without_relevant`` counts them.
-    **Ties** are items at one distance from the query. Under ``"expected"``, MAP and precision are
-    expectations over random orders inside the ties; under ``"id"``, ties are in ascending order of id.
+    **Queries without a relevant item** are left out of all measures; ``n_without_relevant`` counts them.
+    **Ties** are items at equal distances from the query. With ``ties="expected"``, MAP and precision are expectations
+    over random orders of the tied items; with ``ties="id"``, tied items are ranked in ascending order of their ids.
 
     Attributes
     ----------
     map : float
-        Mean over queries of average precision over the *full* ranking: the mean, over the relevant items, of
-        the precision at the rank of each.
+        Mean average precision: the average precision of a query is the mean, over its relevant items, of the
+        precision at their ranks. It is taken over the *full* ranking.
     precision_at_k : float
-        Mean fraction of relevant items among the first ``k``.
+        Mean fraction of relevant items among the first ``k`` items.
     pr_area : float
-        Area under the precision-recall curve below, by trapezoids; left of the first point the curve is taken
-        to be level.
+        Area under the precision-recall curve (see ``radii``) by trapezoids; the curve is taken to be level from
+        recall 0 to its first point.
     knn_error : float or None
-        Fraction of queries whose class is not the majority class of the ``knn`` nearest by (distance, id),
-        under either tie rule; of classes with equal votes, the one whose nearest item comes first wins. None
-        for tags.
+        Fraction of queries whose class is not the majority class of the ``knn`` nearest items. For both values of
+        ``ties`` these are ranked by distance and then by id. Of classes with equally many votes, the one whose
+        nearest item comes first wins. None if it was not computed, and for tags.
     precision_depths, precision_curve : arrays
-        Mean precision among the first 1, 2, 5, 10, 20, 50, ... items, up to the whole ranking; ``k`` is among
-        them.
+        Mean precision among the first 1, 2, 5, 10, 20, 50, ... items, up to the whole ranking. ``k`` is one of the
+        depths.
     radii, recall, precision : arrays
-        Precision-recall curve over Hamming radii: counts of items within a radius are added up over all
-        queries, then divided. It starts at the smallest radius that holds an item and ends where all are
-        found; ties are of no matter.
+        Precision-recall curve over Hamming radii: the items within a radius are counted over all queries, and then
+        the counts are divided. The curve starts at the smallest radius with an item and ends at the radius with all
+        of them. Ties do not matter here.
     n_queries, n_without_relevant : int
-        Number of queries, and of those left out among them.
+        Number of queries, and how many of them have no relevant item.
     n_database : int
-        Items in the index.
+        Number of items in the database.
     k : int
-        Depth of ``precision_at_k``: as asked for, but at most the length of the ranking.
+        Depth of ``precision_at_k``: the value asked for, or the length of the ranking if that is smaller.
     knn : int or None
-        Neighbours that vote: as asked for, but at most the length of the ranking; None where there is no
-        vote.
+        Number of neighbours that vote: the value asked for, or the length of the ranking if that is smaller. None
+        if there was no vote.
     ties : {"expected", "id"}
     labels : {"classes", "tags"}
-        Relevant means an equal class, or at least ``min_shared`` tags in common.
+        An item is relevant if it has the class of the query, or at least ``min_shared`` tags in common with it.
     min_shared : int or None
         None for classes.
     exclude_self : bool
-        Whether query ``i`` was item ``i``, left out of its own ranking.
+        Whether query ``i`` was item ``i`` of the database, and was left out of its own ranking.
     weighted : bool
-        Whether bits counted with weights; then ``radii`` are 1 / 32,768 of the sum of a query's weights.
+        Whether distances were weighted. If so, the unit of ``radii`` is 1 / 32,768 of the sum of the query's weights.
     """
 
     map: float
@@ -81,7 +81,7 @@ class Report:
     weighted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, arrays as lists: ready for `json.dumps`."""
+        """All fields by name, with arrays as lists, so that `json.dumps` can write them."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
@@ -98,7 +98,7 @@ class Report:
         lines = [f"{name:<22} {value:.4f}" for name, value in rows]
         lines.append(f"{self.n_queries:,} queries on {self.n_database:,} items; relevant: {relevant}; ties: {ties}")
         if self.weighted:
-            lines.append("bits of a query counted with weights")
+            lines.append("the bits of each query counted with weights")
         if self.exclude_self:
             lines.append("each query was left out of its own ranking")
         if self.n_without_relevant:

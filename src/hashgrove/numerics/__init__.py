@@ -1,1 +1,1 @@
-"""Numerical methods that several hashers share; nothing here knows of hashing."""
+"""Numerical methods that several hashers share. Nothing here depends on hashing."""

@@ -1,4 +1,4 @@
-"""Canonical directions: those along which rows correlate most with their labels."""
+"""Canonical correlation analysis: the directions of features that correlate most with labels."""
 
 from __future__ import annotations
 
@@ -9,20 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.runtime.threads import chunks
 
 __all__ = ["canonical_directions", "linear_directions"]
 
 ROWS_PER_CHUNK = 8192
-LEAST_CORRELATION = 1e-6  # directions below it have nothing to do with the labels
+LEAST_CORRELATION = 1e-6  # a direction below this has nothing to do with the labels
 
-Rows = Callable[[int, int], NDArray[np.float64]]  # rows from start to stop, with their mean subtracted
+Rows = Callable[[int, int], NDArray[np.float64]]  # (start, stop) -> these rows of the features, minus the mean row
 
 
 def linear_directions(
     X: NDArray[Any], Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of the rows of X, and the `canonical_directions` of the features as they are."""
+    """`canonical_directions` of the columns of X.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features)
+    Y, regularisation, n_directions
+        As for `canonical_directions`.
+
+    Returns
+    -------
+    mean : float64 array of shape (n_features,)
+        Mean of the rows of X.
+    directions, correlations
+        As for `canonical_directions`.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
+    >>> Y = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> mean, directions, correlations = linear_directions(X, Y, regularisation=1e-4)
+    >>> ((X - mean) @ directions.T).round(1).ravel().tolist(), correlations.round(2).tolist()
+    ([-1.0, -1.0, 1.0, 1.0], [1.0])
+    """
     mean = X.mean(axis=0, dtype=np.float64)
     found = canonical_directions(
         lambda start, stop: X[start:stop] - mean, Y, regularisation=regularisation, n_directions=n_directions
@@ -33,10 +56,33 @@ def linear_directions(
 def canonical_directions(
     rows: Rows, Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Directions of unit variance that correlate most with Y, and their correlations, largest first.
+    """Directions of unit variance that correlate most with the columns of Y.
 
-    There are at most as many as columns of Y, and for classes one less. ``rows`` gives a few rows at a time, so that
-    they need not be in memory together.
+    Parameters
+    ----------
+    rows : callable
+        ``rows(start, stop)`` returns these rows of the features, centred. It is called for a few rows at a time, so
+        the features need not be in memory all at once.
+    Y : float64 array of shape (n, n_labels)
+        One column per class or tag, 1 where the row has it.
+    regularisation : float
+        Added to the diagonal of both covariance matrices, in units of their mean variance.
+    n_directions : int, optional
+        The largest number of directions. There are never more than columns of Y and, for classes, one fewer.
+
+    Returns
+    -------
+    directions : float64 array of shape (n_found, n_features)
+    correlations : float64 array of shape (n_found,)
+        In descending order.
+
+    Examples
+    --------
+    >>> X = np.array([[-1.0, 2.0], [-1.0, -2.0], [1.0, 2.0], [1.0, -2.0]])
+    >>> Y = (X[:, :1] > 0).astype(float)
+    >>> directions, _ = canonical_directions(lambda start, stop: X[start:stop], Y, regularisation=1e-6)
+    >>> directions.round(3).tolist()
+    [[1.0, 0.0]]
     """
     Y = Y - Y.mean(axis=0)
     xx: Any = 0.0
@@ -55,7 +101,4 @@ def canonical_directions(
     correlations = np.sqrt(np.maximum(squares[::-1], 0.0))
     kept = correlations > LEAST_CORRELATION
     kept[0] = True
-    directions = vectors.T[::-1][kept]
-    largest = np.abs(directions).argmax(axis=1)
-    directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]  # LAPACK leaves the sign open
-    return np.ascontiguousarray(directions), correlations[kept]
+    return np.ascontiguousarray(with_fixed_signs(vectors.T[::-1][kept])), correlations[kept]

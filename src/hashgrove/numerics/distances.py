@@ -1,4 +1,4 @@
-"""Squared distances from feature rows to a fixed set of points, by one matrix product."""
+"""Squared Euclidean distances from rows of features to a fixed set of points, by one matrix product."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["DistancesTo"]
 
 
 class DistancesTo:
-    """A set of points, made ready for distances to many rows.
+    """A set of points, prepared for computing distances from many rows.
 
-    ||x||^2 + ||p||^2 - 2 xp loses digits where the data lie far from the origin, so both sides are taken from the
-    mean of the points.
+    Distances are computed as ||x||^2 + ||p||^2 - 2 x'p. That loses digits if the data lie far from the origin, so the
+    mean of the points is subtracted from the points and from the rows first.
 
     >>> DistancesTo(np.array([[0.0], [4.0]])).squared(np.array([[1.0]])).tolist()
     [[1.0, 9.0]]
@@ -26,7 +26,7 @@ class DistancesTo:
         self._norms = np.einsum("ij,ij->i", self._points, self._points)
 
     def squared(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Shape (rows of X, points); never negative."""
+        """Squared distances of shape (rows of X, number of points); never negative."""
         X = X - self._centre
         distances = X @ (-2.0 * self._points.T)
         distances += np.einsum("ij,ij->i", X, X)[:, None]

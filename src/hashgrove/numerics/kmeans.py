@@ -1,4 +1,4 @@
-"""Lloyd's k-means with a fixed order of sums, so that a seed gives the same centres at any number of threads."""
+"""Lloyd's k-means. Sums have a fixed order, so a seed gives the same centres with any number of threads."""
 
 from __future__ import annotations
 
@@ -19,18 +19,34 @@ VALUES_PER_CHUNK = 2**20
 def kmeans(
     X: NDArray[Any], n_centres: int, rng: np.random.Generator, *, max_iter: int
 ) -> tuple[NDArray[np.float64], int]:
-    """Centres of ``X``, shape (at most n_centres, n_features), equal ones once, and the number of steps.
+    """Cluster the rows of X.
 
-    It starts from random rows and stops after ``max_iter`` steps or when no row changes its centre. A centre that
-    loses all its rows moves to the row that is farthest from its own. O(n n_centres d) a step.
+    The start is random rows; the end is when no row changes its centre, or after ``max_iter`` steps. A centre that
+    loses all its rows moves to the row that is farthest from its centre. O(n n_centres d) per step.
 
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    n_centres : int
+    rng : Generator
+    max_iter : int
+
+    Returns
+    -------
+    centres : float64 array of shape (at most n_centres, d)
+        In ascending order, without duplicates.
+    n_iter : int
+        Number of steps that were done.
+
+    Examples
+    --------
     >>> X = np.array([[0.0], [2.0], [9.0], [9.0]])
     >>> kmeans(X, 2, np.random.default_rng(0), max_iter=10)[0].tolist()
     [[1.0], [9.0]]
     """
     centres = X[rng.choice(len(X), size=min(n_centres, len(X)), replace=False)].astype(np.float64)
     labels = np.full(len(X), -1)
-    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- it is what is returned
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- it is returned
         points = DistancesTo(centres)
 
         def assign(start: int, stop: int, points: DistancesTo = points) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Principal directions by the covariance matrix, chunk by chunk."""
+"""Principal component analysis from the covariance matrix, which is summed up from chunks of rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.runtime.threads import chunks
 
 __all__ = ["principal_directions", "with_fixed_signs"]
@@ -16,9 +17,28 @@ ROWS_PER_CHUNK = 8192
 
 
 def principal_directions(X: NDArray[Any], n_directions: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of the rows, and the directions of largest variance, shape (n_directions, n_features).
+    """The directions along which the rows of X vary most.
 
-    Time O(n d^2 + d^3), memory O(d^2) besides a chunk of rows.
+    Time O(n d^2 + d^3) and memory O(d^2), plus one chunk of rows, for X of shape (n, d).
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features)
+    n_directions : int
+        At most the number of features.
+
+    Returns
+    -------
+    mean : float64 array of shape (n_features,)
+        Mean of the rows.
+    directions : float64 array of shape (n_directions, n_features)
+        Unit vectors, in descending order of variance.
+
+    Examples
+    --------
+    >>> mean, directions = principal_directions(np.array([[0.0, 3.0], [2.0, 3.0], [4.0, 3.0]]), 1)
+    >>> mean.tolist(), directions.tolist()
+    ([2.0, 3.0], [[1.0, 0.0]])
     """
     n_features = X.shape[1]
     mean = X.mean(axis=0, dtype=np.float64)
@@ -28,10 +48,3 @@ def principal_directions(X: NDArray[Any], n_directions: int) -> tuple[NDArray[np
         covariance += centred.T @ centred
     vectors = eigh(covariance, subset_by_index=(n_features - n_directions, n_features - 1))[1].T[::-1]
     return mean, np.ascontiguousarray(with_fixed_signs(vectors))
-
-
-def with_fixed_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rows, each with its largest entry positive: LAPACK and ARPACK leave the sign of an eigenvector open."""
-    largest = np.abs(vectors).argmax(axis=1)
-    signs = np.where(vectors[np.arange(len(vectors)), largest] < 0, -1.0, 1.0)
-    return vectors * signs[:, None]

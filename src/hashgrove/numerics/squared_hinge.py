@@ -1,11 +1,11 @@
 """Linear support vector machines with squared hinge loss: the problem of LIBLINEAR's ``-s 2 -B 1``.
 
 The objective is 1/2 ||w||^2 + C sum_i max(0, 1 - z_i w x_i)^2, where each row x_i ends in a constant 1, so that the
-intercept is a weight like the others. Call a row active where its slack 1 - z_i w x_i is positive. As long as the set A
-of active rows stays the same, the objective is a quadratic, 1/2 ||w||^2 + C ||z_A - X_A w||^2 (since z_i is -1 or +1),
-with the Hessian H = I + 2 C X_A' X_A. So the Newton step -H^-1 gradient leads to the minimiser of that quadratic, a
-ridge regression on the active rows; if the same rows are active there, the gradient is 0 and, the objective being
-convex, it is the minimum. In practice 3 to 20 steps do, whatever C is.
+intercept is a weight like the others. A row is called active if its slack 1 - z_i w x_i is positive. As long as the set
+A of active rows stays the same, the objective is the quadratic 1/2 ||w||^2 + C ||z_A - X_A w||^2 (since z_i is -1 or
++1) with the Hessian H = I + 2 C X_A' X_A. So the Newton step -H^-1 gradient leads to the minimum of that quadratic: a
+ridge regression on the active rows. If the same rows are active there, the gradient is 0, and since the objective is
+convex, this is the minimum. In practice 3 to 20 steps are enough for any C.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MAX_HALVINGS = 20
-ARMIJO = 1e-4  # the objective must fall by this share of what its slope promises
+ARMIJO = 1e-4  # the objective must decrease by at least this share of what its slope predicts
 EPSILON = float(np.finfo(np.float64).eps)
 BITS_AT_ONCE = 64
-MAX_STEPS, MAX_CG_STEPS = 50, 50  # of solve_all
-FORCING = 0.1  # conjugate gradients solve a Newton direction to this share of the gradient
+MAX_STEPS, MAX_CG_STEPS = 50, 50  # of `solve_all`: Newton steps, and conjugate gradient steps per Newton step
+FORCING = 0.1  # conjugate gradients stop when the residual is this share of the gradient
 
 
 class SquaredHinge:
-    """Rows on which linear SVMs are to be learned; what these share is computed once.
+    """Rows that several linear SVMs are learned from; what the SVMs share is computed once.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Any real dtype; kept as a copy in float64.
+        Any real dtype; a float64 copy is kept.
     scale : bool
-        Scale each feature to [0, 1] first. The hyperplanes are still for the features as they are given.
+        Scale each feature to [0, 1] first. The weights that are returned still apply to the features as given.
 
     Notes
     -----
-    `solve` takes one bit, by exact Newton steps, and any C. With fewer features than rows a step is
-    O(n d + m d^2 + d^3), where m rows enter or leave the active set; otherwise it is O(n d + m^3) for m active rows.
-    Memory O(n d + min(n, d)^2).
+    `solve` learns one bit by exact Newton steps, for any C. If there are fewer features than rows, a step takes
+    O(n d + m d^2 + d^3), where m rows enter or leave the active set; otherwise O(n d + m^3) for m active rows. Memory
+    is O(n d + min(n, d)^2).
 
-    `solve_all` takes many bits together, by conjugate gradients, O(n d n_bits) each: for a small C, with which these
-    are few, and faster than `solve` where features are in the thousands.
+    `solve_all` learns many bits together by conjugate gradients; each of their steps takes O(n d n_bits). It is meant
+    for a small C, which needs few of these steps, and is faster than `solve` if there are thousands of features.
 
     Examples
     --------
@@ -76,8 +76,8 @@ class SquaredHinge:
     ) -> tuple[Floats, float]:
         """Weights (d,) and intercept for a bit ``z`` of -1 and +1, after at most ``max_iter`` Newton steps.
 
-        It ends where the gradient has come down to ``tol`` of the first one, where a whole step left the active rows as
-        they were, which is the minimum, and where the objective can fall no further in floating point.
+        It stops when the norm of the gradient is at most ``tol`` times its first value, when a full step does not
+        change the active rows (this is the minimum), or when rounding keeps the objective from decreasing further.
         """
         solution = _newton(self.rows, self._ridge, z.astype(np.float64), C, max_iter, tol)
         weights, intercepts = self._unscaled(solution[:, None])
@@ -87,7 +87,7 @@ class SquaredHinge:
     def solve_all(self, Z: NDArray[Any], *, C: float = 1.0, tol: float = 1e-3) -> tuple[Floats, Floats]:
         """Weights (n_bits, d) and intercepts (n_bits,) for the columns of ``Z``, each of -1 and +1.
 
-        A bit ends where its gradient has come down to ``tol`` of the first one.
+        A bit is done when the norm of its gradient is at most ``tol`` times its first value.
         """
         parts = [Z[:, start : start + BITS_AT_ONCE] for start in range(0, Z.shape[1], BITS_AT_ONCE)]
         solutions = [_newton_cg(self.rows, part.astype(np.float64), C, tol) for part in parts]
@@ -106,8 +106,9 @@ class SquaredHinge:
 class _Ridge:
     """Solves (G + r I) x = b with r = 1 / 2C, where G is the Gram matrix ``whole`` or that of some rows or columns.
 
-    With a huge C, and features or rows that repeat, r is lost in the rounding error of G and Cholesky's method breaks
-    down. So r is at least of that size: the step is then not Newton's, but it still goes downhill.
+    With a huge C, and with features or rows that repeat, r is lost in the rounding error of G and the Cholesky
+    factorisation fails. So r is kept at least as large as that error; the step is then no longer Newton's, but it still
+    decreases the objective.
     """
 
     def __init__(self, whole: Floats) -> None:
@@ -122,11 +123,11 @@ class _Ridge:
         return self.rounding <= 1e-6 * 0.5 / C
 
     def solve(self, gram: Floats, right: Floats, C: float) -> Floats:
-        """Overwrites ``gram``."""
+        """Solve with the matrix ``gram``, which is overwritten."""
         return np.asarray(cho_solve(self._factor(gram, C), right, check_finite=False))
 
     def solve_whole(self, right: Floats, C: float) -> Floats:
-        """With the whole matrix, with which each bit begins: the factor is kept."""
+        """Solve with the matrix ``whole``, with which each bit begins; its factor is kept for the next bit."""
         kept = self._kept
         if kept is None or kept[0] != C:
             self._kept = kept = C, self._factor(self.whole.copy(), C)
@@ -138,7 +139,7 @@ class _Ridge:
 
 
 class _Primal:
-    """Solves (X_A' X_A + r I) x = b for one A after another: rows are added to X_A' X_A, and taken off again."""
+    """Solves (X_A' X_A + r I) x = b for a changing set A: rows are added to and subtracted from X_A' X_A."""
 
     def __init__(self, rows: Floats, ridge: _Ridge) -> None:
         self.rows, self.ridge = rows, ridge
@@ -161,10 +162,10 @@ class _Primal:
 
 
 class _Dual:
-    """The same with K = X X', so that nothing has the size d x d: x = (b - X_A' a) / r with (K_AA + r I) a = X_A b.
+    """The same with K = X X', so that no matrix is d x d: x = (b - X_A' a) / r with (K_AA + r I) a = X_A b.
 
-    (Multiplied out: X_A' (X_A b - K_AA a - r a) + r b = r b.) What cancels in the difference is made up for by the next
-    step, which starts from the gradient of w itself.
+    (Multiplied out: X_A' (X_A b - K_AA a - r a) + r b = r b.) Digits that cancel in the difference are recovered by the
+    next step, which starts from the exact gradient at w.
     """
 
     def __init__(self, rows: Floats, ridge: _Ridge) -> None:
@@ -182,7 +183,7 @@ class _Dual:
 
 
 def _newton(rows: Floats, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol: float) -> Floats:
-    """The minimiser (d + 1,) for one bit, from 0 on, where all rows are active."""
+    """The minimum (d + 1,) for one bit; the start is w = 0, where all rows are active."""
     hessian = (_Primal if len(ridge.whole) == rows.shape[1] else _Dual)(rows, ridge)
     w, margins = np.zeros(rows.shape[1]), np.zeros(len(z))  # margins: z_i w x_i
     active, stop_at = np.ones(len(z), bool), None
@@ -206,7 +207,7 @@ def _newton(rows: Floats, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol
 
 
 def _newton_cg(X: Floats, Z: Floats, C: float, tol: float) -> Floats:
-    """Minimisers (d + 1, n_bits), one a column of Z."""
+    """The minima (d + 1, n_bits), one per column of Z."""
     W, margins = np.zeros((X.shape[1], Z.shape[1])), np.zeros_like(Z)
     stop_at = None
     for _ in range(MAX_STEPS):
@@ -227,7 +228,7 @@ def _newton_cg(X: Floats, Z: Floats, C: float, tol: float) -> Floats:
 
 
 def _cg_direction(X: Floats, gradient: Floats, active: Mask, C: float) -> Floats:
-    """-H^-1 gradient, each column by itself, by conjugate gradients."""
+    """-H^-1 gradient by conjugate gradients, separately for each column."""
     step = np.zeros_like(gradient)
     residual = -gradient
     direction = residual.copy()
@@ -236,7 +237,7 @@ def _cg_direction(X: Floats, gradient: Floats, active: Mask, C: float) -> Floats
     for _ in range(MAX_CG_STEPS):
         curved = direction + 2.0 * C * (X.T @ (active * (X @ direction)))
         length = square / np.maximum(_dots(direction, curved), 1e-300)
-        length[square <= stop_at] = 0.0  # done: it waits for the others
+        length[square <= stop_at] = 0.0  # this column is done and waits for the others
         step += length * direction
         residual -= length * curved
         earlier, square = square, _dots(residual, residual)
@@ -247,7 +248,7 @@ def _cg_direction(X: Floats, gradient: Floats, active: Mask, C: float) -> Floats
 
 
 def _line_search(w: Floats, step: Floats, gradient: Floats, margins: Floats, change: Floats, C: float) -> Floats:
-    """Length of the step (of each column): halved from 1 until the objective falls enough; 0 where it never does."""
+    """Length of the step (per column): halved from 1 until the objective decreases enough; 0 if it never does."""
     slope, straight, curved = _dots(gradient, step), _dots(w, step), _dots(step, step)
     slack = np.maximum(1.0 - margins, 0.0)
     start = _dots(slack, slack)
@@ -263,5 +264,5 @@ def _line_search(w: Floats, step: Floats, gradient: Floats, margins: Floats, cha
 
 
 def _dots(A: Floats, B: Floats) -> Floats:
-    """Inner product of vectors, or those of columns."""
+    """Inner product of two vectors, or of each pair of columns of two matrices."""
     return np.asarray(np.einsum("i...,i...->...", A, B))

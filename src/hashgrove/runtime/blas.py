@@ -1,4 +1,4 @@
-"""One thread for BLAS: the same bits whatever number of threads it is given, and no threads within threads."""
+"""BLAS on one thread: results that do not depend on the number of threads, and no threads within threads."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _limit: Any = None
 
 @lru_cache(maxsize=1)
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all loaded libraries: once is enough
+    return ThreadpoolController()  # it looks through all loaded libraries, which takes time: do it once
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread, in a block or, as a decorator, in a function.
+    """Limit BLAS to one thread, in a ``with`` statement or, as a decorator, in a function.
 
-    Blocks that overlap in time, in any threads, share one limit, which the last one lifts. (The number is global to
-    the process: were each block to restore what it found, the first to end would lift the limit of the others.)
+    The number of BLAS threads is global to the process. Uses that overlap in time, in any threads, therefore share one
+    limit, and the last of them lifts it. (If each restored what it found, the first to end would lift the limit of the
+    others.)
 
     >>> with single_threaded_blas():
     ...     pass

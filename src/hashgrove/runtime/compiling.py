@@ -1,8 +1,8 @@
-"""How kernels are compiled, and where their machine code is cached.
+"""How kernels are compiled, and how their machine code is cached.
 
-Kernels are serial and release the GIL; `hashgrove.runtime.threads` runs them on several threads. (numba's own
-``parallel=True`` compiles five times slower, its OpenMP layer kills forked children, and its workqueue aborts under
-concurrent Python threads.)
+A kernel runs on one thread and releases the GIL; `hashgrove.runtime.threads` runs kernels on several threads. (numba's
+``parallel=True`` takes five times as long to compile, its OpenMP layer kills forked child processes, and its workqueue
+layer aborts when several Python threads use it.)
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ IMPORT = re.compile(r"^[ \t]*from (hashgrove[\w.]*) import (\([^)]*\)|[^\n]*)", 
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile ``function`` with numba, without the GIL, and cache the machine code where a folder is writable."""
+    """Decorator: compile a function with numba so that it releases the GIL, and cache the machine code on disk.
+
+    >>> @kernel
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice(21)
+    42
+    """
     options = {"nogil": True, "error_model": "numpy"}
     try:
         compiled = njit(cache=True, **options)(function)
-    except RuntimeError:  # numba found no writable folder for its cache: compile in every process instead
+    except RuntimeError:  # numba found no writable folder for its cache: each process has to compile
         return njit(**options)(function)
-    if not hasattr(compiled, "_cache"):  # NUMBA_DISABLE_JIT: the function itself
+    if not hasattr(compiled, "_cache"):  # with NUMBA_DISABLE_JIT it is the function itself
         return compiled
-    # numba takes cached code for fresh while the kernel's own file is unchanged, whatever the kernels that it calls
-    # from other files have become: the stamp of the file has to tell of all files that it imports
+    # numba uses cached code as long as the file of the kernel is unchanged, even if kernels that it calls from other
+    # files have changed. So the stamp has to depend on all files that this file imports.
     cache_file = compiled._cache._cache_file
     cache_file._source_stamp = (cache_file._source_stamp, source_digest(Path(inspect.getfile(function))))
     cache_file._load_index = _or_default(cache_file._load_index, dict)
@@ -43,10 +50,10 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _or_default(method: Callable[..., Any], default: Callable[[], Any]) -> Callable[..., Any]:
-    """``method`` of a cache file, or ``default()`` where it fails, for which numba compiles anew.
+    """``method`` of a cache file, except that it returns ``default()`` instead of failing; numba then compiles again.
 
-    A cache file may be damaged, name a class that this version has not got, or find no room on the disk; unpickling
-    may then raise anything, and none of it is a reason not to run.
+    A cache file may be damaged, may refer to a class that this version does not have, or the disk may be full. Loading
+    may then raise anything, and none of that is a reason not to run.
     """
 
     def tolerant(*arguments: Any) -> Any:
@@ -60,7 +67,7 @@ def _or_default(method: Callable[..., Any], default: Callable[[], Any]) -> Calla
 
 @cache
 def source_digest(path: Path) -> str:
-    """Checksum over a source file and every module of hashgrove that it imports, directly or through others."""
+    """Checksum of a source file and of all modules of hashgrove that it imports, directly or indirectly."""
     found, unread = {path}, [path]
     while unread:
         new = _imported(unread.pop()) - found
@@ -79,7 +86,7 @@ def _text(path: Path) -> str:
 
 @cache
 def _imported(path: Path) -> frozenset[Path]:
-    """The modules of hashgrove that a source file imports by ``from ... import``, packages above them included."""
+    """The modules of hashgrove that a source file imports by ``from ... import``, and the packages that hold them."""
     found = set()
     for module, names in IMPORT.findall(_text(path)):
         parts = module.split(".")[1:]

@@ -44,7 +44,7 @@ def _mix(x):
 
 @kernel
 def stream(seed, number):
-    """State of stream ``number`` of ``seed``; streams of different numbers are independent."""
+    """State of stream number ``number`` for a seed; streams with different numbers are independent."""
     state = np.empty(1, np.uint64)
     state[0] = _mix(np.uint64(seed) ^ _mix(np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)))
     return state
@@ -52,17 +52,17 @@ def stream(seed, number):
 
 @kernel
 def below(state, n):
-    """Uniform integer in [0, n), n < 2^32, as uint64; advances ``state``. The bias is below n / 2^32."""
+    """Draw a uniform integer from [0, n) for n < 2^32, as uint64, and advance ``state``. The bias is below n / 2^32."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     return ((_mix(state[0]) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)
 
 
 @kernel
 def draw(state, n, k, stamp, tag, out):
-    """Write min(k, n) distinct integers of [0, n) to ``out`` and return how many (Floyd's algorithm, O(k)).
+    """Draw min(k, n) distinct integers from [0, n), write them to ``out``, and return how many there are.
 
-    ``stamp`` (int64, n or more) remembers what is drawn: an entry equal to ``tag`` is taken. No entry may equal
-    ``tag`` on entry.
+    Floyd's algorithm, O(k). ``stamp`` (int64, at least n entries) records what has been drawn: entry x is set to
+    ``tag`` when x is drawn. No entry may be equal to ``tag`` before the call.
     """
     if k >= n:
         for t in range(n):

@@ -1,4 +1,4 @@
-"""How work is shared out among threads: fixed chunks, so that results do not depend on the number of threads."""
+"""How work is divided among threads: in fixed chunks, so that results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 __all__ = ["available_threads", "chunks", "run_tasks"]
 
 
 def available_threads(n_jobs: int | None = None) -> int:
-    """Number of threads that ``n_jobs`` stands for: ``None`` or -1 is every core this process may use.
+    """Number of threads for a value of ``n_jobs``.
+
+    ``None`` and -1 mean all cores that this process may use, -2 means all but one, and so on.
 
     >>> available_threads(2)
     2
     """
-    if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs == 0):
-        raise ValueError(f"The 'n_jobs' parameter must be None or a non-zero integer. Got {n_jobs!r} instead.")
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0):
+        raise ValueError(f"The 'n_jobs' parameter must be a non-zero integer or None. Got {n_jobs!r} instead.")
     if n_jobs is not None and n_jobs > 0:
-        return n_jobs
+        return int(n_jobs)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if n_jobs is None else max(1, cores + 1 + n_jobs)
+    return cores if n_jobs is None else max(1, cores + 1 + int(n_jobs))
 
 
 def chunks(length: int, size: int) -> list[tuple[int, int]]:
-    """Split ``range(length)`` into half-open intervals of at most ``size``.
+    """Split ``range(length)`` into half-open intervals (start, stop) of at most ``size`` numbers.
 
     >>> chunks(5, 2)
     [(0, 2), (2, 4), (4, 5)]
@@ -39,14 +42,14 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="hashgrove")
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has the pool object but none of its threads
+if hasattr(os, "register_at_fork"):  # a forked child process gets the pool object but none of its threads
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def run_tasks(
     function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, n_jobs: int | None = None
 ) -> list[Any]:
-    """Call ``function(*task)`` for each task, on ``n_jobs`` threads; the results come in the order of the tasks.
+    """Call ``function(*task)`` for each task, on ``n_jobs`` threads, and return the results in the order of the tasks.
 
     >>> run_tasks(pow, [(2, 3), (3, 2)], n_jobs=2)
     [8, 9]
@@ -59,14 +62,14 @@ def run_tasks(
     open_tasks = iter(range(len(tasks)))
 
     def work() -> None:
-        for number in open_tasks:  # shared: whoever is free takes the next one
+        for number in open_tasks:  # the threads share this iterator: one that is free takes the next task
             results[number] = function(*tasks[number])
 
     helpers = [_pool(n_threads - 1).submit(work) for _ in range(n_threads - 1)]
     try:
-        work()  # the calling thread works, too: to wake another one costs more than a small task
+        work()  # the calling thread works too: waking another one costs more than a small task
     finally:
         for helper in helpers:
-            if not helper.cancel():  # one that never started has nothing left to do
+            if not helper.cancel():  # a helper that has not started yet has nothing left to do
                 helper.result()
     return results

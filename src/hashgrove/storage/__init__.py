@@ -1,1 +1,1 @@
-"""Files: model files, matrices on disk and atomic writes. Every file from elsewhere is untrusted."""
+"""Files: model files, matrices on disk, and atomic writes. Every file that is read is treated as untrusted."""

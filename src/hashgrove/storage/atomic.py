@@ -1,4 +1,4 @@
-"""Atomic writes: a file holds its old content or the whole new one, never a part."""
+"""Atomic writes: a file has either its old content or all of the new one, never a part."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ __all__ = ["atomic_write"]
 
 @contextmanager
 def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
-    """Open ``path`` for writing so that it holds its old content or the whole new one, never a part.
+    """Open a file for writing so that it has either its old content or all of the new one, never a part.
 
-    The bytes go to a temporary file in the same folder, which takes the place of ``path`` when the block
-    ends and is removed when the block fails. Links are followed and permissions kept, as a plain ``open``
-    would.
+    The bytes go to a temporary file in the same folder. It replaces ``path`` when the ``with`` statement ends, and is
+    deleted if an error occurs before. Symbolic links are followed and permissions are kept, as with ``open``.
 
     Parameters
     ----------
     path : path
-        A regular file, or a new name in a folder that exists.
+        An existing regular file, or a new file in an existing folder.
 
     Yields
     ------
@@ -67,7 +66,7 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable, on systems where a folder can be synced."""
+    """Make a rename durable, on systems that can sync a folder; on the others there is nothing to do."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

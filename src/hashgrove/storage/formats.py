@@ -1,7 +1,7 @@
-"""The four file formats that features, labels and codes come in: .npy, .npz, .csv and .parquet.
+"""The four file formats of features, labels and codes: .npy, .npz, .csv and .parquet.
 
-Every file is untrusted: nothing is unpickled, and a size that a file declares is compared with the size that
-it has (or, where it is compressed, with the memory of this machine) before anything is allocated.
+Files are treated as untrusted. Nothing is unpickled, and before anything is allocated, the size that a file declares is
+compared with its real size or, if it is compressed, with the memory of this machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "MissingFileError",
     "PathLike",
     "Table",
-    "check_declared",
+    "check_fits_memory",
     "listed",
     "one_line",
     "read",
@@ -35,24 +35,43 @@ __all__ = [
 PathLike = str | os.PathLike[str]
 Table = tuple[NDArray[Any], NDArray[Any] | None]
 
-MEMORY_LIMIT = 64 * 2**30  # bytes that a compressed array may declare; on a machine with less memory, all of that
+MEMORY_LIMIT = 64 * 2**30  # bytes that a compressed array may declare; the machine's memory if that is smaller
 
 
 class FileError(ValueError):
-    """A file that cannot be used; one line that names the file, what it must be and what it is."""
+    """A file cannot be used. The message is one line: the file, what it must be, and what it is."""
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file that is not there."""
+    """A file does not exist."""
 
 
 def one_line(error: BaseException) -> str:
-    """The text of an error of another library, on one line of at most 200 characters."""
+    """The message of another library's error, on one line of at most 200 characters.
+
+    >>> one_line(ValueError("two\\n  lines"))
+    'two lines'
+    """
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def read(path: PathLike, column: str | int | None, *, only_column: bool = False) -> Table:
-    """Array of a file, and its chosen column: ``column``, or the only one of a table when ``only_column``."""
+    """Read a file: an array and, if a column was chosen, the values of that column.
+
+    Parameters
+    ----------
+    path : path
+        A .npy, .npz, .csv or .parquet file; ``file.npz:name`` for one of several arrays.
+    column : str, int or None
+        Name or number of a column of a .csv or .parquet file, which is left out of the array.
+    only_column : bool
+        If the file is a table of a single column and ``column`` is None, choose that column.
+
+    Returns
+    -------
+    array : ndarray
+    values : ndarray or None
+    """
     name, member = os.fspath(path), None
     match = re.fullmatch(r"(.+\.npz):([^/\\]+)", name, flags=re.IGNORECASE | re.DOTALL)
     if match and not os.path.exists(name):
@@ -64,7 +83,7 @@ def read(path: PathLike, column: str | int | None, *, only_column: bool = False)
         raise FileError(f"{name}: a column can be chosen in .csv and .parquet files only. Got column {column!r}.")
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
-            raise FileError(f"{name}: must be a regular file. Got a folder or a device.")
+            raise FileError(f"{name}: must be a regular file. Got a folder or a device instead.")
         if suffix == ".npy":
             return _read_npy(name), None
         if suffix == ".npz":
@@ -76,33 +95,34 @@ def read(path: PathLike, column: str | int | None, *, only_column: bool = False)
         raise FileError(f"{name}: cannot be read: {error.strerror or one_line(error)}") from error
 
 
-def _npy_header(name: str, file: IO[bytes], size: int) -> None:
-    """Check that the .npy data in ``file``, ``size`` bytes in all, are what their header declares."""
+def _check_npy_header(name: str, file: IO[bytes], size: int) -> None:
+    """Read the header of .npy data and check that it declares exactly ``size`` bytes, header included."""
     try:
         version = npy.read_magic(file)  # type: ignore[arg-type, unused-ignore]
         read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
         shape, _, dtype = read_header(file)  # type: ignore[arg-type, unused-ignore]
-    except Exception as error:  # whatever numpy's parser of Python literals meets in a damaged or hostile header
-        raise FileError(f"{name}: must be a .npy file of plain numbers or text. Its header is damaged.") from error
+    except Exception as error:  # numpy parses Python literals: a damaged or hostile header may raise anything
+        raise FileError(f"{name}: must be a .npy file of numbers or text. Its header is damaged.") from error
     if dtype.hasobject:
-        raise FileError(f"{name}: must hold numbers or text (dtype=str). Got pickled objects, which are not read.")
+        raise FileError(f"{name}: must hold numbers or text (dtype=str). Got pickled objects, which are never read.")
     declared = file.tell() + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared != size:
         raise FileError(
-            f"{name}: must have {declared} bytes, as its header declares {dtype} of shape {shape}. Got {size} bytes."
+            f"{name}: must have {declared} bytes because its header declares {dtype} of shape {shape}. "
+            f"Got {size} bytes."
         )
 
 
 def _read_npy(name: str) -> NDArray[Any]:
     size = os.path.getsize(name)
     with open(name, "rb") as file:
-        _npy_header(name, file, size)
+        _check_npy_header(name, file, size)
         empty = file.tell() == size
     return np.load(name, mmap_mode=None if empty else "r", allow_pickle=False)
 
 
-def check_declared(name: str, size: int) -> None:
-    """Refuse a file that declares more bytes than this machine has memory."""
+def check_fits_memory(name: str, size: int) -> None:
+    """Refuse a file whose content, ``size`` bytes by its own declaration, does not fit the memory of this machine."""
     limit = MEMORY_LIMIT
     if hasattr(os, "sysconf"):
         limit = min(limit, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -120,9 +140,9 @@ def _read_npz(name: str, member: str | None) -> NDArray[Any]:
                 wanted = "no name" if member is None else repr(member)
                 raise FileError(f"{name}: must be given as {name}:NAME, one of {listed(names)}. Got {wanted}.")
             entry = archive.infolist()[names.index(member)]
-            check_declared(f"{name}:{member}", entry.file_size)
+            check_fits_memory(f"{name}:{member}", entry.file_size)
             with archive.open(entry) as file:
-                _npy_header(f"{name}:{member}", file, entry.file_size)
+                _check_npy_header(f"{name}:{member}", file, entry.file_size)
             with archive.open(entry) as file:
                 return npy.read_array(file, allow_pickle=False)  # type: ignore[arg-type, unused-ignore]
     except FileError:
@@ -132,18 +152,24 @@ def _read_npz(name: str, member: str | None) -> NDArray[Any]:
 
 
 def listed(names: list[str]) -> str:
-    """Names for an error message, the first twenty of them."""
+    """A list of names for an error message, cut off after the first twenty.
+
+    >>> listed(["a", "b"])
+    '[a, b]'
+    """
     return "[" + ", ".join(names[:20]) + (", ...]" if len(names) > 20 else "]")
 
 
 def _column_index(name: str, names: list[str], column: str | int) -> int:
-    """Position of a column that is given by its name or number."""
+    """Position of the column with this name or number."""
     if isinstance(column, str) and names.count(column) == 1:
         return names.index(column)
     is_number = not isinstance(column, str) or re.fullmatch(r"-?[0-9]{1,9}", column)
     number = int(column) if is_number else len(names)
     if not -len(names) <= number < len(names):
-        raise FileError(f"{name}: column must be one of {listed(names)} or a number from 0. Got {column!r}.")
+        raise FileError(
+            f"{name}: column must be one of {listed(names)}, or its number, counted from 0. Got {column!r}."
+        )
     return number % len(names)
 
 
@@ -156,10 +182,10 @@ def _is_number(field: str) -> bool:
 
 
 def _csv_header(name: str, file: IO[str]) -> tuple[list[str], int]:
-    """Names of the columns, and the number of lines to skip; without a header the names are the numbers.
+    """Names of the columns, and the number of lines to skip. Without a header the names are the column numbers.
 
-    The first row is a header when it holds no number and the second one does. Where both are text (class
-    names in a column of their own), it is a header unless it comes again: classes do.
+    The first row is a header if it has no number and the second row has one. If both rows are text, as in a file of
+    class names, the first one is a header unless it occurs again, since the name of a class usually does.
     """
     reader = csv.reader(file)
     rows = (row for row in reader if row)
@@ -200,15 +226,16 @@ def _read_csv(name: str, column: str | int | None, only_column: bool) -> Table:
         raise
     except (ValueError, csv.Error) as error:
         reason = one_line(error).split(";")[0]
-        raise FileError(f"{name}: must be a table of numbers between commas (but for the labels): {reason}") from error
+        raise FileError(f"{name}: must be a table of comma-separated numbers, except for labels: {reason}") from error
     if index is None:
         return matrix, None
     if "" in codes:
-        raise FileError(f"{name}: every row must have a label in column {column!r}. Got an empty one.")
+        raise FileError(f"{name}: must have a label in every row of column {column!r}. Got an empty one.")
     return np.delete(matrix, index, axis=1), _typed(list(codes))[matrix[:, index].astype(np.intp)]
 
 
 def _typed(texts: list[str]) -> NDArray[Any]:
+    """The texts as integers or, failing that, as floats or, failing that, as they are."""
     for dtype in (np.int64, np.float64):
         try:
             return np.array(texts).astype(dtype)
@@ -227,7 +254,7 @@ def _read_parquet(name: str, column: str | int | None, only_column: bool) -> Tab
         file = parquet.ParquetFile(name)
         groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
         values = sum(group.column(j).num_values for group in groups for j in range(group.num_columns))
-        check_declared(name, 8 * values)
+        check_fits_memory(name, 8 * values)
         table = file.read()
     except pa.ArrowException as error:
         raise FileError(f"{name}: must be a .parquet file. It is damaged: {one_line(error)}") from error
@@ -240,12 +267,12 @@ def _read_parquet(name: str, column: str | int | None, only_column: bool) -> Tab
     names = [label for j, label in enumerate(names) if j != index]
     text = [label for label, array in zip(names, arrays, strict=True) if array.dtype.kind == "U"]
     if text:
-        raise FileError(f"{name}: the columns of a matrix must hold numbers. Got text in {text[0]!r}.")
+        raise FileError(f"{name}: must hold numbers in all columns of the matrix. Got text in {text[0]!r}.")
     return np.column_stack(arrays) if arrays else np.empty((table.num_rows, 0)), labels
 
 
 def _arrow_to_numpy(what: str, column: Any) -> NDArray[Any]:
-    """Array of one column: text or numbers, shape (rows,), or lists of one length, shape (rows, length)."""
+    """One column as an array: text or numbers of shape (rows,), or lists of equal length of shape (rows, length)."""
     from pyarrow import compute, types
 
     if types.is_dictionary(column.type):
@@ -253,7 +280,7 @@ def _arrow_to_numpy(what: str, column: Any) -> NDArray[Any]:
     if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
         lengths = compute.list_value_length(column).unique()
         if column.null_count or len(lengths) != 1:
-            raise FileError(f"{what} must have lists of one length, without missing values.")
+            raise FileError(f"{what} must have lists of equal length without missing values.")
         return _arrow_to_numpy(what, compute.list_flatten(column)).reshape(len(column), -1)
     if column.null_count:
         raise FileError(f"{what} must have no missing values. Got {column.null_count}.")

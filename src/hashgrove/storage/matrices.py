@@ -1,7 +1,6 @@
 """Feature matrices, labels and codes in .npy, .npz, .csv and .parquet files.
 
-The four formats themselves are read in `hashgrove.storage.formats`; this module says what a matrix, a label file and a
-code file are.
+`hashgrove.storage.formats` reads the four formats; this module checks that what they hold is a matrix, labels or codes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["read_codes", "read_labels", "read_matrix", "read_table", "write_matr
 
 
 def read_matrix(path: PathLike) -> NDArray[Any]:
-    """Read a feature matrix, shape (rows, features); a .npy file is memory-mapped.
+    """Read a feature matrix of shape (rows, features). A .npy file is memory-mapped.
 
     Parameters
     ----------
@@ -31,7 +30,7 @@ def read_matrix(path: PathLike) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Two dimensions, numbers only, of the type in the file (float64 from .csv).
+        2-D, numbers only, with the dtype of the file (float64 for .csv).
 
     Examples
     --------
@@ -46,20 +45,20 @@ def read_matrix(path: PathLike) -> NDArray[Any]:
 
 
 def read_table(path: PathLike, *, label_column: str | int | None = None) -> Table:
-    """Read a feature matrix and, from a .csv or .parquet file, the labels that stand in one of its columns.
+    """Read a feature matrix and, from a .csv or .parquet file, the labels in one of its columns.
 
     Parameters
     ----------
     path : path
         As in `read_matrix`.
     label_column : str or int, optional
-        Name or number (from 0) of the column that holds the labels; it is left out of the matrix.
+        Name or number (counted from 0) of the column with the labels, which is left out of the matrix.
 
     Returns
     -------
     matrix : ndarray of shape (rows, features)
     labels : ndarray of shape (rows,) or None
-        Integers, other numbers or text, whichever fits all values first.
+        Integers if all values are; otherwise floats if all values are numbers; otherwise text.
 
     Examples
     --------
@@ -77,14 +76,14 @@ def read_table(path: PathLike, *, label_column: str | int | None = None) -> Tabl
 
 
 def read_labels(path: PathLike, *, column: str | int | None = None) -> NDArray[Any]:
-    """Read class labels, shape (rows,), numbers or text; or a tag matrix, shape (rows, tags).
+    """Read class labels (numbers or text) of shape (rows,), or a tag matrix of shape (rows, tags).
 
     Parameters
     ----------
     path : path
-        As in `read_matrix`. A .csv or .parquet file of one column holds classes, one of several columns tags.
+        As in `read_matrix`. A .csv or .parquet file with one column holds classes, one with several columns tags.
     column : str or int, optional
-        Name or number (from 0) of the one column of a .csv or .parquet file that holds the classes.
+        Name or number (counted from 0) of the column of a .csv or .parquet file that holds the classes.
 
     Returns
     -------
@@ -102,14 +101,14 @@ def read_labels(path: PathLike, *, column: str | int | None = None) -> NDArray[A
     labels = labels if chosen is None else chosen
     if labels.ndim not in (1, 2) or labels.dtype.kind not in ("biufU" if labels.ndim == 1 else "biuf"):
         raise FileError(
-            f"{os.fspath(path)}: labels must be 1-D, numbers or text, or a 2-D tag matrix of numbers. "
+            f"{os.fspath(path)}: labels must be 1-D numbers or text, or a 2-D tag matrix of numbers. "
             f"Got {_describe(labels)} instead."
         )
     return labels
 
 
 def read_codes(path: PathLike) -> NDArray[np.uint8]:
-    """Read packed codes, uint8 of shape (rows, bytes).
+    """Read packed codes: uint8 of shape (rows, bytes).
 
     Examples
     --------
@@ -120,7 +119,7 @@ def read_codes(path: PathLike) -> NDArray[np.uint8]:
     array([[255,   0]], dtype=uint8)
     """
     matrix = read_matrix(path)
-    is_text = Path(path).suffix.lower() == ".csv"  # text has no types: there, whole numbers may be codes
+    is_text = Path(path).suffix.lower() == ".csv"  # text has no dtype, so whole numbers may be codes
     if is_text and np.all((matrix >= 0) & (matrix <= 255) & (matrix == np.trunc(matrix))):
         matrix = matrix.astype(np.uint8)
     if matrix.dtype != np.uint8:
@@ -129,12 +128,12 @@ def read_codes(path: PathLike) -> NDArray[np.uint8]:
 
 
 def write_matrix(path: PathLike, array: ArrayLike) -> None:
-    """Write numbers to a .npy file, or to a .csv file without header, atomically.
+    """Write numbers to a .npy file, or to a .csv file without a header, atomically.
 
     Parameters
     ----------
     path : path
-        A name that ends in ``.csv`` or ``.npy``, or has no ending (then it is a .npy file, too).
+        A name that ends in ``.csv`` or ``.npy``. A name without an ending gives a .npy file.
     array : array of numbers
 
     Examples
@@ -147,7 +146,7 @@ def write_matrix(path: PathLike, array: ArrayLike) -> None:
     """
     array = np.asarray(array)
     if array.dtype.kind not in "biuf":
-        raise FileError(f"{os.fspath(path)}: can hold numbers only. Got {_describe(array)} instead.")
+        raise FileError(f"{os.fspath(path)}: must be given an array of numbers only. Got {_describe(array)} instead.")
     suffix = Path(path).suffix.lower()
     if suffix not in (".npy", ".csv", ""):
         raise FileError(f"{os.fspath(path)}: must end in .npy or .csv. Got {suffix!r} instead.")
@@ -165,4 +164,4 @@ def _describe(array: NDArray[Any]) -> str:
 def _csv_format(dtype: np.dtype[Any]) -> str:
     if dtype.kind != "f":
         return "%d"
-    return "%.9g" if dtype.itemsize <= 4 else "%.17g"  # the digits that give the same number back
+    return "%.9g" if dtype.itemsize <= 4 else "%.17g"  # enough digits to read the same number back

@@ -1,8 +1,9 @@
-"""The model file: one safetensors file of arrays, with a JSON header, a version and a checksum; no pickle.
+"""The model file: a safetensors file of arrays with a JSON header, a version and a checksum. No pickle.
 
-The safetensors metadata has the single key ``hashgrove`` (with more, their order would change from run to
-run). It holds canonical JSON: ``format``, ``kind``, ``version`` of the library, ``header``, and ``sha256``
-over the other four and the name, type, shape and bytes of every array. The same input gives the same bytes.
+The safetensors metadata has the single key ``hashgrove``, since the order of several keys would change from run to run.
+Its value is canonical JSON with the fields ``format``, ``kind``, ``version`` (of the library), ``header``, and
+``sha256``: the checksum of the other four fields and of the name, type, shape and bytes of every array. The same input
+always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ DTYPES = {
 
 
 class ModelFileError(FileError):
-    """A model file that cannot be used; one line that names the file and says why."""
+    """A model file cannot be used. The message is one line that names the file and the reason."""
 
 
 class _MissingModelFileError(ModelFileError, FileNotFoundError):
@@ -54,9 +55,9 @@ def write(path: PathLike, *, kind: str, header: Mapping[str, Any], arrays: Mappi
     ----------
     path : path
     kind : {"encoder", "index", "features"}
-        What the file is; `read` refuses another kind.
+        What the file holds; `read` refuses a file of another kind.
     header : dict
-        Anything that JSON can hold, without NaN and infinity.
+        Anything that JSON can represent; NaN and infinity are not allowed.
     arrays : dict of ndarray
         float32, float64, or integers of 8 to 64 bits.
 
@@ -70,7 +71,7 @@ def write(path: PathLike, *, kind: str, header: Mapping[str, Any], arrays: Mappi
     ({'n_bits': 8}, (8,))
     """
     if kind not in KINDS:
-        raise ValueError(f"The 'kind' parameter must be one of {KINDS}. Got {kind!r} instead.")
+        raise ValueError(f"The 'kind' parameter must be one of {list(KINDS)}. Got {kind!r} instead.")
     for name, array in arrays.items():
         if array.dtype.newbyteorder("=") not in DTYPES.values():
             raise ValueError(f"The array {name!r} must be float32, float64 or integers. Got {array.dtype} instead.")
@@ -79,14 +80,14 @@ def write(path: PathLike, *, kind: str, header: Mapping[str, Any], arrays: Mappi
     try:
         text = _canonical(fields | {"sha256": _digest(fields, little)})
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"The 'header' parameter must be what JSON can hold: {one_line(error)}.") from error
+        raise ValueError(f"The 'header' parameter must be representable as JSON: {one_line(error)}.") from error
     content = save(little, metadata={KEY: text})
     with atomic_write(path) as file:
         file.write(content)
 
 
 def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a model file of one kind; it is checked whole, so a file that is damaged anywhere is refused.
+    """Read a model file of one kind. All of it is checked, so a file that is damaged anywhere is refused.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
     Raises
     ------
     ModelFileError
-        For any file that `write` did not write just so; for a missing one it is a FileNotFoundError, too.
+        For any file that is not exactly as `write` wrote it. For a missing file, it is a FileNotFoundError as well.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
     with _open(name) as (file, fields):
         if fields["kind"] != kind:
             raise ModelFileError(f"{name}: must be a model file of kind {kind!r}. Got {fields['kind']!r} instead.")
-        _describe(name, file)
+        _describe_arrays(name, file)
         arrays = {array: file.get_tensor(array) for array in sorted(file.keys())}
     declared = fields.pop("sha256")
     if _digest(fields, {array: _little_endian(values) for array, values in arrays.items()}) != declared:
@@ -123,12 +124,12 @@ def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
-    """Describe a model file without loading its arrays, so the checksum is shown and not verified.
+    """Describe a model file without loading its arrays; the checksum is therefore returned but not verified.
 
     Returns
     -------
     dict
-        ``format``, ``kind``, ``version``, ``header``, ``sha256``, and ``arrays``: dtype and shape by name.
+        ``format``, ``kind``, ``version``, ``header``, ``sha256``, and ``arrays``: name -> (dtype, shape).
 
     Examples
     --------
@@ -140,21 +141,21 @@ def read_header(path: PathLike) -> dict[str, Any]:
     """
     name = os.fspath(path)
     with _open(name) as (file, fields):
-        return fields | {"arrays": _describe(name, file)}
+        return fields | {"arrays": _describe_arrays(name, file)}
 
 
 @contextmanager
 def _open(name: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The open safetensors file and its checked metadata.
 
-    safetensors itself refuses a header longer than the file or 100 MB, offsets with holes or overlaps or
-    beyond the end, and shapes that disagree with them, all before it allocates anything.
+    Before it allocates anything, safetensors itself refuses a header that is longer than the file or than 100 MB,
+    offsets that leave holes, overlap or exceed the file, and shapes that disagree with the offsets.
     """
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
-            raise ModelFileError(f"{name}: must be a model file. Got a folder or a device.")
+            raise ModelFileError(f"{name}: must be a model file. Got a folder or a device instead.")
         with safe_open(name, framework="numpy") as file:
-            yield file, _fields(name, file.metadata())
+            yield file, _check_fields(name, file.metadata())
     except FileNotFoundError as error:
         raise _MissingModelFileError(f"{name}: no such file") from error
     except (SafetensorError, OSError) as error:
@@ -162,9 +163,9 @@ def _open(name: str) -> Iterator[tuple[Any, dict[str, Any]]]:
         raise ModelFileError(f"{name}: not a model file, or one that is cut short or damaged: {reason}") from error
 
 
-def _fields(name: str, metadata: dict[str, str] | None) -> dict[str, Any]:
+def _check_fields(name: str, metadata: dict[str, str] | None) -> dict[str, Any]:
     if metadata is None or set(metadata) != {KEY}:
-        raise ModelFileError(f"{name}: a safetensors file, but not one that hashgrove wrote")
+        raise ModelFileError(f"{name}: must be a model file. Got a safetensors file, but not one that hashgrove wrote.")
     try:
         fields = json.loads(metadata[KEY])
         canonical = _canonical(fields) == metadata[KEY]
@@ -174,13 +175,14 @@ def _fields(name: str, metadata: dict[str, str] | None) -> dict[str, Any]:
         raise ModelFileError(f"{name}: damaged: its header must be a JSON object. Got {type(fields).__name__}.")
     version = fields.get("format")
     if isinstance(version, int) and version != FORMAT:
-        raise ModelFileError(f"{name}: format version must be {FORMAT} for this hashgrove. Got {version}.")
+        raise ModelFileError(f"{name}: format version must be {FORMAT} for this version of hashgrove. Got {version}.")
     if not canonical or {field: type(value) for field, value in fields.items()} != FIELDS:
         raise ModelFileError(f"{name}: damaged: its header must be canonical JSON with the fields {sorted(FIELDS)}")
     return fields
 
 
-def _describe(name: str, file: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _describe_arrays(name: str, file: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Type and shape of every array by its name; an array of an unknown type is refused."""
     described = {}
     for array in sorted(file.keys()):
         view = file.get_slice(array)
@@ -201,7 +203,7 @@ def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _digest(fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 in hex of the fields and of little-endian, contiguous arrays."""
+    """SHA-256, in hexadecimal digits, of the fields and of little-endian, contiguous arrays."""
     digest = hashlib.sha256(_canonical(fields).encode())
     for name, array in sorted(arrays.items()):
         digest.update(_canonical([name, array.dtype.name, array.shape]).encode())

@@ -1,0 +1,292 @@
+"""The contract of `hashgrove.index.Index`, checked for every index in INDEXES against a naive search."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive
+from hashgrove import index as index_module
+from hashgrove.codes import pack
+from hashgrove.index import INDEXES, Index
+from hashgrove.storage import modelfile
+
+every_index = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
+
+
+def random_codes(n, n_bits, seed=0):
+    return pack(np.random.default_rng(seed).random((n, n_bits)) < 0.5)
+
+
+def assert_nearest(index, queries, k, **options):
+    distances, ids = index.search(queries, k, **options)
+    assert distances.shape == ids.shape == (len(queries), min(k, len(index)))
+    assert (distances.dtype, ids.dtype) == (np.uint16, np.int64)
+    assert (distances.tolist(), ids.tolist()) == naive.search(index.codes, index.ids, queries, k)
+
+
+def assert_within(index, queries, radius, **options):
+    distances, ids = index.search_radius(queries, radius, **options)
+    assert len(distances) == len(ids) == len(queries)
+    assert all(part.dtype == np.uint16 for part in distances)
+    assert all(part.dtype == np.int64 for part in ids)
+    found = [part.tolist() for part in distances], [part.tolist() for part in ids]
+    assert found == naive.search_radius(index.codes, index.ids, queries, radius)
+
+
+def test_the_registry_names_each_class_once():
+    assert all(issubclass(make, Index) for make in INDEXES.values())
+    assert len({make.__name__ for make in INDEXES.values()}) == len(INDEXES)
+
+
+@every_index
+@settings(deadline=None, max_examples=60)
+@given(
+    n=st.integers(0, 60),
+    n_bits=st.sampled_from([1, 3, 9, 64, 130, 1024]),
+    k=st.integers(1, 70),
+    n_queries=st.integers(0, 3),
+    seed=st.integers(0, 1000),
+)
+def test_search_sorts_by_distance_and_then_id_without_padding(make, n, n_bits, k, n_queries, seed):
+    ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False) - 5
+    index = make(random_codes(n, n_bits, seed), ids=ids)
+    assert_nearest(index, random_codes(n_queries, n_bits, seed + 1), k)
+
+
+@every_index
+@settings(deadline=None, max_examples=40)
+@given(
+    n=st.integers(0, 50),
+    n_bits=st.sampled_from([1, 9, 64, 130]),
+    radius=st.integers(0, 140),
+    n_queries=st.integers(0, 40),
+    seed=st.integers(0, 1000),
+)
+def test_radius_is_inclusive_and_sorted(make, n, n_bits, radius, n_queries, seed):
+    ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False)
+    index = make(random_codes(n, n_bits, seed), ids=ids)
+    assert_within(index, random_codes(n_queries, n_bits, seed + 1), radius)
+
+
+@every_index
+def test_distance_counts_whole_bytes(make):
+    """Bits that pad the last byte count like any other; transform and pack leave them zero."""
+    index = make(np.array([[0b0000_0000], [0b1000_0000]], np.uint8))
+    distances, ids = index.search(np.array([[0b1000_0000]], np.uint8), 2)
+    assert (distances.tolist(), ids.tolist()) == ([[0, 1]], [[1, 0]])
+
+
+@every_index
+@pytest.mark.parametrize("k", [7, 9000])
+def test_equal_codes_come_in_order_of_id(make, k):
+    index = make(np.full((10000, 8), 5, np.uint8))
+    distances, ids = index.search(np.full((2, 8), 4, np.uint8), k)
+    assert (distances == 8).all()
+    np.testing.assert_array_equal(ids, np.tile(np.arange(k), (2, 1)))
+
+
+@every_index
+def test_the_number_of_threads_does_not_change_results(make):
+    index, queries = make(random_codes(9000, 32, 1)), random_codes(100, 32, 2)
+    for k in (10, 5000):
+        for one, two in zip(index.search(queries, k, n_jobs=1), index.search(queries, k, n_jobs=2), strict=True):
+            np.testing.assert_array_equal(one, two)
+    one, two = index.search_radius(queries, 9, n_jobs=1), index.search_radius(queries, 9, n_jobs=2)
+    for part_one, part_two in zip(one, two, strict=True):
+        for a, b in zip(part_one, part_two, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@every_index
+def test_several_threads_search_at_the_same_time(make):
+    index, queries = make(random_codes(3000, 64, 1)), random_codes(20, 64, 2)
+    expected = index.search(queries, 30)[1].tolist()
+    found = [None] * 4
+    start = threading.Barrier(4, timeout=20)
+
+    def search(number):
+        start.wait()
+        found[number] = index.search(queries, 30, n_jobs=1)[1].tolist()
+
+    threads = [threading.Thread(target=search, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+@every_index
+def test_an_index_without_codes(make):
+    index = make()
+    assert (len(index), index.n_bytes, repr(index)) == (0, None, f"{make.__name__}(0 codes)")
+    assert (index.codes.shape, index.ids.shape) == ((0, 0), (0,))
+    distances, ids = index.search(np.zeros((3, 8), np.uint8), 5)
+    assert distances.shape == ids.shape == (3, 0)
+    distances, ids = index.search_radius(np.zeros((3, 9), np.uint8), 5)
+    assert [len(d) for d in distances] == [len(i) for i in ids] == [0, 0, 0]
+    index.add(np.empty((0, 4), np.uint8))
+    assert (len(index), index.n_bytes) == (0, 4)
+    assert_nearest(index, np.zeros((2, 4), np.uint8), 3)
+
+
+@every_index
+def test_no_queries(make):
+    index = make(random_codes(5, 16))
+    assert_nearest(index, np.empty((0, 2), np.uint8), 3)
+    assert_within(index, np.empty((0, 2), np.uint8), 3)
+
+
+@every_index
+def test_additions_in_parts_equal_one_addition(make):
+    codes = random_codes(500, 20, 3)
+    ids = np.random.default_rng(0).permutation(5000)[:500]
+    index = make()
+    for start in range(0, 500, 7):
+        index.add(codes[start : start + 7], ids=ids[start : start + 7])
+    order = np.argsort(ids)
+    np.testing.assert_array_equal(index.ids, ids[order])
+    np.testing.assert_array_equal(index.codes, codes[order])
+    assert_nearest(index, codes[:3], 20)
+
+
+@every_index
+def test_search_sees_codes_added_after_a_search(make):
+    index, query = make(np.array([[255]], np.uint8)), np.array([[0]], np.uint8)
+    index.search(query, 1)
+    index.search_radius(query, 1)
+    index.add(np.array([[0]], np.uint8))
+    assert index.search(query, 1)[1].tolist() == [[1]]
+    assert index.search_radius(query, 1)[1][0].tolist() == [1]
+
+
+@every_index
+def test_ids_go_on_after_the_largest(make):
+    index = make(random_codes(2, 8), ids=[7, -3])
+    index.add(random_codes(2, 8))
+    assert index.ids.tolist() == [-3, 7, 8, 9]
+
+
+@every_index
+def test_codes_are_copied_and_views_are_read_only_and_stay(make):
+    codes = random_codes(2, 64)
+    index = make(codes, ids=[5, 6])
+    kept, before = index.codes, codes.copy()
+    codes[:] = 0
+    index.add(random_codes(1, 64, 9), ids=[1])
+    np.testing.assert_array_equal(kept, before)
+    for array in (index.codes, index.ids):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+@every_index
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([1, 1], "no duplicates. Got 1 twice"),
+        ([11, 10], "new to the index. Got 10 instead, which is already in it"),
+        ([1], r"shape \(2,\), one id per code. Got \(1,\) instead"),
+        ([1.0, 2.0], "must be integers. Got float64 instead"),
+        (np.array([1, 2**63], np.uint64), "must fit int64. Got 9223372036854775808 instead"),
+    ],
+)
+def test_wrong_ids_are_refused_and_nothing_is_added(make, ids, message):
+    index = make(random_codes(1, 8), ids=[10])
+    with pytest.raises(ValueError, match=message):
+        index.add(random_codes(2, 8), ids=ids)
+    assert index.ids.tolist() == [10]
+
+
+@every_index
+def test_ids_up_to_the_largest_int64(make):
+    largest = 2**63 - 1
+    index = make(random_codes(1, 8), ids=[largest])
+    assert index.search(random_codes(1, 8), 1)[1].tolist() == [[largest]]
+    with pytest.raises(ValueError, match="no int64 is left"):
+        index.add(random_codes(1, 8))
+    with pytest.raises(ValueError, match="'ids' parameter must be given together with 'codes'"):
+        make(ids=[1])
+
+
+@every_index
+@pytest.mark.parametrize(("method", "name", "least"), [("search", "k", 1), ("search_radius", "radius", 0)])
+def test_wrong_queries_are_refused(make, method, name, least):
+    search = getattr(make(random_codes(3, 64)), method)
+    with pytest.raises(ValueError, match=r"dtype uint8.* Got int64 instead"):
+        search(np.zeros((1, 8), np.int64), 1)
+    with pytest.raises(ValueError, match=r"must have 8 bytes per code. Got 4 instead"):
+        search(np.zeros((1, 4), np.uint8), 1)
+    for wrong in (least - 1, 1.0, True, None, "1"):
+        with pytest.raises(
+            ValueError, match=f"'{name}' parameter must be an integer of at least {least}. Got {wrong!r} instead"
+        ):
+            search(np.zeros((1, 8), np.uint8), wrong)
+    with pytest.raises(ValueError, match="'n_jobs' parameter"):
+        search(np.zeros((1, 8), np.uint8), 1, n_jobs=0)
+    assert len(search(np.zeros((1, 8), np.uint8), np.int32(2))[0]) == 1
+
+
+@every_index
+def test_wrong_codes_are_refused_and_nothing_is_added(make):
+    index = make(random_codes(3, 64))
+    with pytest.raises(ValueError, match=r"dtype uint8.* Got int64 instead"):
+        index.add(np.zeros((1, 8), np.int64))
+    with pytest.raises(ValueError, match=r"must have 8 bytes per code. Got 4 instead"):
+        index.add(np.zeros((1, 4), np.uint8))
+    assert len(index) == 3
+
+
+@every_index
+@pytest.mark.parametrize("n", [9, 0])
+def test_save_and_load(tmp_path, make, n):
+    index = make(random_codes(n, 20), ids=range(10 * n, 0, -10)) if n else make()
+    path = tmp_path / "codes.index"
+    index.save(path)
+    for load in (make.load, index_module.load):
+        loaded = load(path)
+        assert type(loaded) is make
+        assert loaded.n_bytes == index.n_bytes
+        np.testing.assert_array_equal(loaded.codes, index.codes)
+        np.testing.assert_array_equal(loaded.ids, index.ids)
+        loaded.add(np.zeros((1, index.n_bytes or 3), np.uint8))
+        assert len(loaded) == len(index) + 1
+
+
+GOOD = {"codes": np.zeros((2, 1), np.uint8), "ids": np.arange(2)}
+
+
+@every_index
+@pytest.mark.parametrize(
+    ("header", "arrays", "message"),
+    [
+        ({"index": "Other"}, {}, "type.* Got 'Other' instead"),
+        ({"index": ["Other"]}, {}, "type"),
+        ({"n": 3}, {}, r"header says.* = \(3, 1\). Got \(2, 1\) instead"),
+        ({}, {"ids": np.array([1, 1])}, "duplicates"),
+        ({}, {"ids": np.arange(3)}, "one id per code"),
+        ({}, {"codes": np.zeros((2, 1), np.int8)}, "dtype uint8"),
+        ({}, {"more": np.arange(2)}, "must have the arrays .* Got .*'more'"),
+    ],
+)
+def test_inconsistent_files_are_refused(tmp_path, make, header, arrays, message):
+    path = tmp_path / "codes.index"
+    good = {"index": make.__name__, "n": 2, "n_bytes": 1}
+    modelfile.write(path, kind="index", header=good, arrays=GOOD)
+    assert len(index_module.load(path)) == 2
+    modelfile.write(path, kind="index", header=good | header, arrays=GOOD | arrays)
+    for load in (make.load, index_module.load):
+        with pytest.raises(modelfile.ModelFileError, match=message) as caught:
+            load(path)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    modelfile.write(tmp_path / "model", kind="encoder", header={}, arrays={})
+    with pytest.raises(modelfile.ModelFileError, match=r"kind 'index'\. Got 'encoder'"):
+        index_module.load(tmp_path / "model")
