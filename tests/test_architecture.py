@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "inference": {"runtime", "supervision", "losses"},
     "encoders": {"runtime", "numerics", "codes"},
     "functions": {"runtime", "numerics", "encoders", "supervision"},
-    "hasher": {"runtime", "supervision", "encoders", "storage.models"},
+    "hasher": {"runtime", "codes", "supervision", "encoders", "storage.models"},
     "fasthash": {"runtime", "losses", "supervision", "inference", "functions", "encoders", "hasher"},
     "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
     "index": {"runtime", "codes", "storage"},

@@ -17,8 +17,7 @@ from threadpoolctl import threadpool_limits
 import naive
 from hashgrove.baselines import BASELINES, ITQ, LSH
 from hashgrove.cli import main
-from hashgrove.codes import unpack
-from hashgrove.hasher import MAX_BITS
+from hashgrove.codes import MAX_BITS, unpack
 from hashgrove.storage.models import load
 
 ALL_X, ALL_Y = load_digits(return_X_y=True)

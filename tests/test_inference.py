@@ -222,7 +222,7 @@ def test_a_point_of_weight_two_counts_like_two_equal_points():
     repeated.add_bit(z[points])
     Y, D = (np.where(classes[:, None] == classes, 1, -1), z[:, None] != z)
     both = np.outer(weights, weights) * ~np.eye(5, dtype=bool)
-    tables = losses.values(losses.ksh, 1)
+    tables = losses.loss_tables(losses.ksh, 1)
     loss = np.where(Y > 0, tables[0][D.astype(int)], tables[1][D.astype(int)])
     assert once.mean(*tables) == pytest.approx((both * loss).sum() / both.sum())
     assert repeated.mean(*tables) == pytest.approx(

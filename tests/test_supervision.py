@@ -1,4 +1,4 @@
-"""What users have, in all its forms, becomes one `Supervision`; what cannot be learned from is refused with one line."""
+"""What users have, in all its forms, becomes one `Supervision`; what cannot be learned from is refused."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hashgrove.codes import MAX_BITS
 from hashgrove.encoders import FEATURE_DTYPES, Encoder
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Integer, check_parameters
@@ -24,9 +25,7 @@ from hashgrove.supervision import MIN_SHARED, ClassLabels, Supervision, Tags, Ta
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor
 
-__all__ = ["MAX_BITS", "Hasher", "SupervisedHasher"]
-
-MAX_BITS = 8 * 8191  # distances are uint16, and codes are whole bytes
+__all__ = ["Hasher", "SupervisedHasher"]
 
 
 class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

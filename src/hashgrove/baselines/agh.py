@@ -13,8 +13,8 @@ from hashgrove.encoders import AnchorGraph
 from hashgrove.encoders.anchor_graph import nearest_anchors, truncated_similarities
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.kmeans import kmeans
-from hashgrove.numerics.principal import with_fixed_signs
 from hashgrove.runtime.parameters import Constraint, Integer
 from hashgrove.runtime.threads import chunks, run_tasks
 

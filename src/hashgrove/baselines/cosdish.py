@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from hashgrove.encoders import Kernel, Linear
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.numerics.ridge import Ridge
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import ClassLabels, Supervision
 
@@ -133,11 +133,11 @@ class COSDISH(SupervisedHasher):
         if self.n_anchors is None:
             mean, spread = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
             spread[spread == 0] = 1.0
-            weights, bias = _ridge((X - mean) / spread, B, self.ridge)
-            weights /= spread
-            return Linear(weights=weights, bias=bias - weights @ mean)
+            weights = Ridge((X - mean) / spread, self.ridge).solve(B).T / spread
+            return Linear(weights=weights, bias=B.mean(axis=0) - weights @ mean)
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-        return Kernel.on_features(anchors, *_ridge(anchors.features(X), B, self.ridge))
+        weights = Ridge(anchors.features(X), self.ridge).solve(B).T
+        return Kernel.on_features(anchors, weights, B.mean(axis=0))
 
 
 def balanced_columns(supervision: Supervision, columns: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -193,12 +193,3 @@ def solve_quadratic(
 
 def _error(S: NDArray[np.float64], B: NDArray[np.float64], columns: NDArray[np.intp]) -> float:
     return float(np.mean((S - B @ B[columns].T / B.shape[1]) ** 2))
-
-
-def _ridge(
-    features: NDArray[np.float64], B: NDArray[np.float64], ridge: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights (n_bits, n_features) and bias of the regression of B on features of mean 0."""
-    gram = features.T @ features
-    gram[np.diag_indices(len(gram))] += ridge
-    return cho_solve(cho_factor(gram), features.T @ B).T, B.mean(axis=0)

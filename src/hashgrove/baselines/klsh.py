@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Kernel
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.eigen import inverse_root
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 
 __all__ = ["KLSH"]
@@ -94,15 +95,9 @@ class KLSH(Hasher):
         for subset in subsets:
             subset[rng.choice(n_support, size=subset_size, replace=False)] = 1.0
         means = kernel.mean(axis=0)
-        weights = subsets @ _inverse_root(kernel - means - means[:, None] + means.mean())
+        centred = kernel - means - means[:, None] + means.mean()
+        weights = subsets @ inverse_root(centred, floor=EIGENVALUE_FLOOR, least=ROUNDING * n_support)
         # sum_i w_i (k(x, s_i) - mean_j k(x, s_j) - mean_i + mean): the centring of k(x, .) is that of the weights
         bias = weights.sum(axis=1) * means.mean() - weights @ means
         weights -= weights.mean(axis=1, keepdims=True)
         return Kernel(support=support, weights=weights, bias=bias, gamma=np.array(gamma, np.float64))
-
-
-def _inverse_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """K^(-1/2) of a symmetric, positive semi-definite matrix, on the directions where it is not zero."""
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > max(EIGENVALUE_FLOOR * values[-1], ROUNDING * len(matrix))
-    return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T

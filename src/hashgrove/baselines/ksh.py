@@ -11,6 +11,7 @@ from scipy.sparse.linalg import eigsh
 
 from hashgrove.encoders import Kernel
 from hashgrove.hasher import SupervisedHasher
+from hashgrove.numerics.eigen import whitening, with_fixed_signs
 from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import Supervision
@@ -114,8 +115,10 @@ class KSH(SupervisedHasher):
         K, S = anchors.features(X[rows]), supervision.similarity(rows)
         n_rows, n_bits = len(rows), self.n_bits
 
-        whitening = _whitening(K) * np.sqrt(n_rows)  # coordinates in which K'K is n_rows times the identity
-        projected = K @ whitening
+        whitener = whitening(K.T @ K, floor=EIGENVALUE_FLOOR, driver="evr") * np.sqrt(
+            n_rows
+        )  # coordinates in which K'K is n_rows times the identity
+        projected = K @ whitener
         M = n_bits * (projected.T @ (S @ projected))  # of the generalised eigenproblem, updated bit by bit
         start = rng.standard_normal(len(M))
         bits = np.empty((n_rows, n_bits))
@@ -136,7 +139,7 @@ class KSH(SupervisedHasher):
             candidates = []
             for weight in (relaxed, smooth):
                 h = np.where(projected @ weight > 0, 1.0, -1.0)
-                candidates.append((float(h @ residual(h)), whitening @ weight, h))
+                candidates.append((float(h @ residual(h)), whitener @ weight, h))
             gains[r] = candidates[0][0], candidates[1][0]
             gain, weights[r], bits[:, r] = candidates[int(gains[r, 1] > gains[r, 0])]
             squared[r + 1] = squared[r] - 2.0 * gain + float(n_rows) ** 2
@@ -190,18 +193,10 @@ def descend(
     return now[:n], values
 
 
-def _whitening(K: NDArray[np.float64]) -> NDArray[np.float64]:
-    """W with W'K'KW = 1, on the directions that K'K really has."""
-    values, vectors = eigh(K.T @ K)
-    kept = values > max(EIGENVALUE_FLOOR * values[-1], np.finfo(float).tiny)
-    kept[-1] = True
-    return vectors[:, kept] / np.sqrt(np.maximum(values[kept], np.finfo(float).tiny))
-
-
 def _top_eigenvector(M: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     n = len(M)
     if n <= DENSE_EIGENPROBLEM:
         vector = eigh(M, subset_by_index=(n - 1, n - 1))[1][:, 0]
     else:
         vector = eigsh(M, k=1, which="LA", v0=start)[1][:, 0]
-    return vector * np.sign(vector[np.abs(vector).argmax()])  # LAPACK leaves the sign open
+    return with_fixed_signs(vector)

@@ -11,7 +11,8 @@ from scipy.linalg import eigh
 from hashgrove.encoders import Linear, Tabulated
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
-from hashgrove.numerics.principal import principal_directions, with_fixed_signs
+from hashgrove.numerics.eigen import with_fixed_signs
+from hashgrove.numerics.principal import principal_directions
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number
 
 __all__ = ["MDSH"]

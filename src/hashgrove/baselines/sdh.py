@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from hashgrove.encoders import Kernel
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.numerics.ridge import Ridge
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import Supervision
 
@@ -113,13 +113,13 @@ class SDH(SupervisedHasher):
         K = anchors.features(X[rows])
         centre = K.mean(axis=0)  # not 0 where not all points are learned from
         K -= centre
-        factor = cho_factor(K.T @ K + self.ridge * np.eye(K.shape[1]))
+        regression = Ridge(K, self.ridge)
 
         B = np.where(rng.standard_normal((len(rows), self.n_bits)) > 0, 1.0, -1.0)
         objective = np.empty(self.n_iter + 1)
         for iteration in range(self.n_iter + 1):
             W = np.linalg.solve(B.T @ B + self.regularisation * np.eye(self.n_bits), B.T @ Y)  # G-step
-            P, bias = cho_solve(factor, K.T @ B), B.mean(axis=0)  # F-step
+            P, bias = regression.solve(B), B.mean(axis=0)  # F-step
             F = K @ P + bias
             objective[iteration] = (
                 np.square(Y - B @ W).sum()

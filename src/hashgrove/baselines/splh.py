@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from hashgrove.encoders import Linear
 from hashgrove.hasher import SupervisedHasher
+from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.runtime.threads import chunks
 from hashgrove.supervision import Supervision
@@ -188,4 +189,4 @@ def top_eigenvector(
             return start / np.linalg.norm(start)
         matrix = LinearOperator((size, size), matvec=times, dtype=np.float64)
         w = eigsh(matrix, k=1, which="LA", v0=start, tol=TOLERANCE)[1][:, 0]
-    return w * np.sign(w[np.abs(w).argmax()])  # LAPACK and ARPACK leave the sign open
+    return with_fixed_signs(w)

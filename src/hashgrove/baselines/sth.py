@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher, SupervisedHasher
-from hashgrove.numerics.principal import with_fixed_signs
+from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.squared_hinge import SquaredHinge
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.runtime.threads import chunks, run_tasks

@@ -20,6 +20,7 @@ from sklearn.svm import SVC
 
 from hashgrove.encoders import Encoder, Kernel, Linear
 from hashgrove.functions.base import bit_of, is_constant
+from hashgrove.numerics.eigen import whitening
 from hashgrove.numerics.squared_hinge import SquaredHinge
 from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
 from hashgrove.supervision import Supervision
@@ -113,7 +114,7 @@ class _Supported:
     X: NDArray[np.float64]
     support: NDArray[np.float64]
     gamma: NDArray[np.float64]
-    whitening: NDArray[np.float64] | None
+    nystroem: NDArray[np.float64] | None
     mapped: SquaredHinge | None
     n_jobs: int | None
 
@@ -193,11 +194,9 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         support = X[np.sort(rng.choice(len(X), size=min(self.n_support, len(X)), replace=False))]
         n_support = len(support)
         features = Kernel(support=support, weights=np.eye(n_support), bias=np.zeros(n_support), gamma=gamma)
-        values, vectors = np.linalg.eigh(features.scores(support, n_jobs=n_jobs))
-        kept = values > EIGENVALUE_FLOOR * values[-1]
-        whitening = vectors[:, kept] / np.sqrt(values[kept])
-        mapping = Kernel(support=support, weights=whitening.T, bias=np.zeros(kept.sum()), gamma=gamma)
-        return _Supported(X, support, gamma, whitening, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
+        nystroem = whitening(features.scores(support, n_jobs=n_jobs), floor=EIGENVALUE_FLOOR)
+        mapping = Kernel(support=support, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]), gamma=gamma)
+        return _Supported(X, support, gamma, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
     def _gamma(self, X: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
         if isinstance(earlier, Kernel) and self.gamma not in (None, float(earlier.gamma)):
@@ -221,7 +220,7 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         weight, intercept = np.zeros(len(data.support)), float(z[0])
         if is_constant(z):
             pass
-        elif data.whitening is None or data.mapped is None:
+        elif data.nystroem is None or data.mapped is None:
             svm = SVC(C=C, gamma=float(data.gamma), max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -231,7 +230,7 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         else:
             limit = 1000 if self.max_iter == -1 else self.max_iter
             coefficients, intercept = data.mapped.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
-            weight = data.whitening @ coefficients
+            weight = data.nystroem @ coefficients
         encoder = Kernel(support=data.support, weights=weight[None], bias=np.array([intercept]), gamma=data.gamma)
         return encoder, bit_of(encoder, data.X, data.n_jobs)
 
