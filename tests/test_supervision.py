@@ -286,8 +286,10 @@ class TestSparse:
     def test_others_name_the_way_out(self, hasher):
         with pytest.raises(TypeError, match=r"dense array .* Got a sparse matrix; .*TruncatedSVD"):
             hasher.fit(sparse.csr_matrix(X), Y)
+
+    def test_encoders_name_the_way_out(self):
         with pytest.raises(TypeError, match="TruncatedSVD"):
-            hasher.fit(X, Y).transform(sparse.csr_matrix(X))
+            small().fit(X, Y).transform(sparse.csr_matrix(X))
 
 
 @pytest.mark.parametrize(
