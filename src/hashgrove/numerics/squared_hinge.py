@@ -158,7 +158,7 @@ class _Primal:
 
     def __init__(self, rows: Any, ridge: _Ridge) -> None:
         self.rows, self.ridge = rows, ridge
-        self.active, self.gram = np.ones(len(rows), bool), ridge.whole
+        self.active, self.gram = np.ones(rows.shape[0], bool), ridge.whole
 
     def solve(self, active: Mask, right: Floats, C: float) -> Floats:
         if active.all():
