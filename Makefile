@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= auto
+WORKERS ?= auto  # test processes: one per core, at most eight
+PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -30,11 +31,11 @@ demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hash
 	$(BIN)/hashgrove demo
 
 test: $(VENV)/.dev  ## run all tests and doctests, one process per core (WORKERS=2 sets their number)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python $(PYTEST)
 
 coverage: $(VENV)/.dev  ## run all tests, and report the lines of the package that none of them runs
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m coverage run $(PYTEST)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
