@@ -19,7 +19,7 @@ from hashgrove.runtime.progress import image_progress
 from test_cli import call, fails, run
 
 N = 60
-GIST = ("--orientations", "4,2", "--blocks", "2")
+GIST = ("--orientations", "4,2", "--cells", "2")
 TRAIN = ("--bits", "12", "--trees", "5", "--seed", "0", "--quiet")
 
 
@@ -51,7 +51,7 @@ def here(folder, monkeypatch):
 
 @pytest.fixture(scope="module")
 def X(folder):
-    gist = Gist((4, 2), n_blocks=2)
+    gist = Gist((4, 2), n_cells=2)
     return gist.fit_transform(np.load(folder / "images.npy"))
 
 
@@ -112,7 +112,7 @@ def test_a_model_takes_images(here, X, capsys):
 
 def test_info_shows_the_features(here, capsys):
     out = call(capsys, "info", "m.hashgrove")[1]
-    assert re.search(r"^features\n  name +gist\n  parameters +.*'n_blocks': 2", out, flags=re.MULTILINE)
+    assert re.search(r"^features\n  name +gist\n  parameters +.*'n_cells': 2", out, flags=re.MULTILINE)
 
 
 def test_damaged_files_are_errors_or_skipped(here, X, capsys, tmp_path):
