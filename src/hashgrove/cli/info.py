@@ -15,9 +15,9 @@ __all__ = ["info"]
 @click.argument("file")
 @options.json_style
 def info(file: str, style: str | None) -> None:
-    """Describe FILE: a model, an index or an extractor that hashgrove wrote.
+    """Describe a FILE that hashgrove wrote.
 
-    Shows its kind, parameters, arrays and checksum. The arrays are not loaded, so the checksum is not verified.
+    The file holds a model, an index or an extractor. Shows its kind, parameters, arrays and checksum. The arrays are not loaded, so the checksum is not verified.
 
     \b
     Example:

@@ -46,7 +46,8 @@ class _Value(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     ) -> None:
         self.kind, self.constraint, self.several, self.single = kind, constraint, several, single
         words = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
-        self.name = name or (words[kind] if not several else "N or N,N" if single else "N,N,...")
+        tuples = "N,N,..." if not single else "N or NxN" if kind is int else "N or N,N,N"
+        self.name = name or (tuples if several else words[kind])
 
     def __repr__(self) -> str:
         return self.name
@@ -54,6 +55,10 @@ class _Value(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def without_constraint(self) -> _Value:
         """The same type for values that are checked later."""
         return _Value(self.kind, None, several=self.several, single=self.single, name=self.name)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """The form of a value, for the help."""
+        return self.name
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Parse the text and check it; "none" stands for None where the constraint allows it."""
@@ -240,7 +245,7 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
             lines[names] = []
         elif line:
             lines[names].append(line.strip())
-    texts = {names: re.split(r"(?<=[.!?])\s+(?=[A-Z`])", " ".join(parts))[0] for names, parts in lines.items()}
+    texts = {names: re.split(r"(?<=[.!?])\s+(?=[A-Z`(\"])", " ".join(parts))[0] for names, parts in lines.items()}
     return {name: text.replace("`", "") for names, text in texts.items() for name in names.split(", ")}
 
 

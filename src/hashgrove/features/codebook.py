@@ -33,9 +33,9 @@ STRIP = 2**18  # scores that are computed and then pooled at a time: 1 MB, which
 
 
 class Codebook(FeatureExtractor):
-    """Codes of all patches by a dictionary that is learned from the images, pooled over regions of the image.
+    """Patches coded by a dictionary learned from the images.
 
-    With the defaults there are 14 features per atom.
+    The codes of all patches of an image are pooled over regions. With the defaults there are 14 features per atom.
 
     Parameters
     ----------

@@ -202,8 +202,8 @@ class _GaborFilter:
         """Write the mean magnitude of the response in each cell to ``out`` (n, cells, cells).
 
         ``spectrum`` belongs to the images, and ``edges`` are the borders of the cells. The box is treated as if it
-        began at frequency zero: this changes the phase of the response but not its magnitude. The longer side is transformed
-        first, which takes fewer transforms, and the boundary is dropped before the other side.
+        began at frequency zero, which changes the phase of the response but not its magnitude. The longer side is
+        transformed first, which takes fewer transforms, and the boundary is dropped before the other side.
         """
         box = spectrum[:, self.rows, self.columns] * self.values
         first = 0 if box.shape[2] <= box.shape[1] else 1

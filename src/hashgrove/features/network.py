@@ -25,7 +25,9 @@ INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class OnnxFeatures(FeatureExtractor):
-    """An output of an image network in an ONNX file; the network's input is (pixel - mean) / std.
+    """An output of an image network in an ONNX file.
+
+    The network's input is (pixel - mean) / std.
 
     Parameters
     ----------
