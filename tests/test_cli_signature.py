@@ -144,7 +144,10 @@ class TestOptions:
         with pytest.raises(TypeError, match="--size must have one type for all of .'text', 'number'"):
             signature_options({"text": Text, "number": Number})
         Number.flags = {"size": "--number"}
-        assert [option.opts[0] for option in signature_options({"text": Text, "number": Number})] == ["--size", "--number"]
+        assert [option.opts[0] for option in signature_options({"text": Text, "number": Number})] == [
+            "--size",
+            "--number",
+        ]
 
     @pytest.mark.parametrize(
         ("annotation", "text", "value"),

@@ -60,9 +60,7 @@ def test_unlabelled_rows_of_a_column(digits, capsys):
     arguments = ("train", "X.csv", "--label-column", "digit", "--unlabelled", "none", "-o", "m.hashgrove", *TRAIN)
     status, _, err = call(capsys, *arguments)
     assert status == 0, err
-    np.testing.assert_array_equal(
-        load("m.hashgrove").encode(X), expected_codes(X, labels, unlabelled="none")
-    )
+    np.testing.assert_array_equal(load("m.hashgrove").encode(X), expected_codes(X, labels, unlabelled="none"))
 
 
 def test_labels_that_are_nan_are_unlabelled(digits, capsys):

@@ -72,7 +72,8 @@ class _Value(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             self.fail(f"must be {wanted}. Got {value!r} instead.", param, ctx)
         parsed = parts[0] if len(parts) == 1 and self.single else tuple(parts)
         if self.constraint is not None and not self.constraint.allows(parsed):
-            self.fail(f"must be {self.constraint}. Got {value!r} instead.", param, ctx)
+            wanted = str(self.constraint).replace("a tuple of ", "")  # on the command line there are no tuples
+            self.fail(f"must be {wanted}. Got {value!r} instead.", param, ctx)
         return parsed
 
 
