@@ -141,7 +141,7 @@ class TestOptions:
             def __init__(self, size: int = 1):
                 pass
 
-        with pytest.raises(TypeError, match="--size must have one type for all of .'text', 'number'"):
+        with pytest.raises(TypeError, match=r"--size must have one type for all of .'text', 'number'"):
             signature_options({"text": Text, "number": Number})
         Number.flags = {"size": "--number"}
         assert [option.opts[0] for option in signature_options({"text": Text, "number": Number})] == [
@@ -265,7 +265,7 @@ class TestCompilation:
         assert self.err(tmp_path, NUMBA_CACHE_DIR=cache) == ""
 
     def test_the_library_says_nothing(self, tmp_path):
-        code = "import numpy as np; from hashgrove import hamming; hamming(np.eye(2, dtype=np.uint8), np.eye(2, dtype=np.uint8))"
+        code = "import numpy as np; from hashgrove import hamming; hamming(*2 * [np.eye(2, dtype=np.uint8)])"
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == ("", "")

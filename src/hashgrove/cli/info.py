@@ -17,7 +17,8 @@ __all__ = ["info"]
 def info(file: str, style: str | None) -> None:
     """Describe a FILE that hashgrove wrote.
 
-    The file holds a model, an index or an extractor. Shows its kind, parameters, arrays and checksum. The arrays are not loaded, so the checksum is not verified.
+    The file holds a model, an index or an extractor. Shows its kind, parameters, arrays and checksum. The arrays are
+    not loaded, so the checksum is not verified.
 
     \b
     Example:
