@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove import load
 from hashgrove.cli import options
 from hashgrove.cli.images import encode_images, read_image_input
 from hashgrove.encoders import Encoder
