@@ -109,7 +109,8 @@ def _hasher(settings: Settings, directions: str | None, **more: Any) -> FastHash
     name = chosen.get("hash_function", FastHash().hash_function)
     foreign = settings.flags_not_of("", name)
     options.refuse(bool(foreign), f"{' and '.join(foreign)}: no such option for --hash-function {name}.")
-    learner = HASH_FUNCTIONS[name](**settings.of(name))
+    given = settings.of(name)
+    learner: Any = HASH_FUNCTIONS[name](**given) if given else name
     if directions is not None:
         learner = LabelDirections(learner, n_anchors=None) if directions == "linear" else LabelDirections(learner)
     return FastHash(**chosen | {"hash_function": learner}, **more)
