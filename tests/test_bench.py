@@ -470,7 +470,9 @@ class TestCommittedResults:
         pages, pictures = report(results=DOCS / "results" / "runs", output=tmp_path / "results.md")
         for path in pages:
             committed = DOCS / path.relative_to(tmp_path)
-            assert committed.read_text() == path.read_text(), "run: hashgrove bench report"
+            text = committed.read_text()
+            assert text == path.read_text(), "run: hashgrove bench report"
+            assert all((committed.parent / link).exists() for link in re.findall(r"\]\(([^)]+)\)", text))
         committed = {path.name for path in (DOCS / "results").glob("*.svg")} - {"growth.svg"}
         assert committed == {path.name for path in pictures}
 

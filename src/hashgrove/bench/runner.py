@@ -26,7 +26,7 @@ from hashgrove.storage.formats import PathLike
 __all__ = ["Job", "list_experiments", "plan", "run"]
 
 TO_DO, DONE, KEPT, FAILED, NOT_RUN = "to do", "done", "kept", "failed", "not run"
-QUICK_BATCH = 12  # quick runs per process
+QUICK_BATCH = 24  # quick runs per process
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
