@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 from hashgrove.baselines import BASELINES
 from hashgrove.fasthash import FastHash
-from hashgrove.functions import HASH_FUNCTIONS
-from hashgrove.functions.directions import DIRECTIONS
+from hashgrove.functions import HASH_FUNCTIONS, LabelDirections
 from hashgrove.inference import SOLVERS
 from hashgrove.storage.formats import FileError, listed
 
@@ -28,7 +28,9 @@ __all__ = [
 
 FASTHASH = "fasthash"
 QUANTISER = "pq"  # product quantisation is not a hasher: it ranks by real distances
-# Parameters of FastHash that are objects. A row names one, or gives a table of its ``kind`` and settings.
+DIRECTIONS = {"linear": partial(LabelDirections, n_anchors=None), "kernel": LabelDirections}
+# Parts of FastHash that are objects. A row names one, or gives a table of its ``kind`` and settings. Directions are not a
+# parameter of their own: they wrap the hash function.
 PARTS: Mapping[str, Mapping[str, Any]] = {
     "hash_function": HASH_FUNCTIONS,
     "inference": SOLVERS,
@@ -92,8 +94,12 @@ def build(method: str, bits: int, params: Mapping[str, Any], *, seed: int, n_job
 
 
 def _fasthash_settings(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the parts that a row names into objects. This is the only place that knows how directions are passed."""
-    return {name: _part(PARTS[name], value) if name in PARTS else value for name, value in params.items()}
+    """Turn the parts that a row names into objects, with directions around the hash function."""
+    settings = {name: _part(PARTS[name], value) if name in PARTS else value for name, value in params.items()}
+    directions = settings.pop("directions", None)
+    if directions is not None:
+        settings["hash_function"] = directions.set_params(learner=settings.get("hash_function", "trees"))
+    return settings
 
 
 def _part(kinds: Mapping[str, Any], value: Any) -> Any:
