@@ -279,7 +279,7 @@ class TestSPLH:
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(n_rows, n_features)) * np.arange(1, n_features + 1)
         mean = rows.mean(axis=0)
-        residual, C = splh.Residual(rows, mean), np.cov(rows.T, bias=True)
+        residual, C = splh.ResidualCovariance(rows, mean), np.cov(rows.T, bias=True)
         for _ in range(4):
             w = splh.top_eigenvector(residual.times, n_features, rng)
             expected = np.linalg.eigh(C)[1][:, -1]
