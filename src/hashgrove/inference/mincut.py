@@ -1,15 +1,13 @@
 """The exact minimum of a sub-modular quadratic function of signs, by minimum cut. Nothing here is about hashing.
 
 It minimises sum_i field_i z_i - sum_{i<j} weight_ij z_i z_j over z in {-1, +1}^n, where weight_ij >= 0. All numbers are
-integers, so the minimum is exact. The graph of the weights is a symmetric CSR matrix without a diagonal, and the
-neighbours in each row are sorted.
+integers, so the minimum is exact. The weights are a symmetric CSR matrix without a diagonal and with sorted rows.
 
 Most nodes need no flow. First, a node whose field outweighs all its undecided neighbours is fixed (persistency). Then,
 if the field of the lighter side can flow into direct neighbours of the heavier side, all undecided nodes take the sign
 of the heavier side (one-hop certificate). Otherwise push-relabel (Goldberg & Tarjan 1988; FIFO, with gaps and global
-relabelling) decides the remaining nodes.
-
-If there are several minima, the one that is returned is deterministic but otherwise unspecified.
+relabelling) decides the remaining nodes. If there are several minima, the one that is returned is deterministic but
+otherwise unspecified.
 """
 
 from __future__ import annotations
@@ -199,10 +197,7 @@ def _reverse_arcs(ptr, heads):
 
 @kernel
 def _distances_to_sink(ptr, heads, reverse, residual, room, height, queue):
-    """Write to ``height`` the exact residual distance of every node to the sink, or n + 1 if there is no path.
-
-    A breadth-first search from the sink, along reversed arcs. O(entries).
-    """
+    """Write to ``height`` the exact residual distance of every node to the sink, n + 1 without a path. O(entries)."""
     n = len(room)
     head = tail = 0
     for i in range(n):

@@ -1,8 +1,7 @@
 """Reading what users have: class labels, tags, pairs or triplets in all common forms, checked once.
 
 Each function returns one clean form: class numbers with -1 for unlabelled points; a sparse tag matrix, and which points
-are unlabelled; or a sparse matrix of +1 (similar) and -1 (dissimilar). Input that cannot be read raises a ValueError
-with a message of one line.
+are unlabelled; or a sparse matrix of +1 (similar) and -1 (dissimilar). Anything else raises a one-line ValueError.
 """
 
 from __future__ import annotations
@@ -70,9 +69,8 @@ def read_classes(y: Any, *, unlabelled: Any = None) -> NDArray[np.int64]:
 def read_tags(tags: Any, *, unlabelled: Any = None) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
     """Turn tags into a sparse matrix of ones with one column per tag, and say which points are unlabelled.
 
-    ``tags`` is a matrix (dense or sparse, with a non-zero entry for each tag that a point has) or one collection of
-    tags per point: a set, list or tuple of strings or numbers. A point is unlabelled if its collection is None or equal
-    to ``unlabelled``, or if its row of a matrix is all NaN.
+    ``tags`` is a matrix (dense or sparse, not zero for each tag that a point has) or one set, list or tuple of strings
+    or numbers per point. A point is unlabelled if its collection is None, or its row of a matrix is all NaN.
 
     >>> matrix, missing = read_tags([{"sea", "sky"}, ["sky"], None])
     >>> matrix.toarray().tolist(), missing.tolist()
@@ -125,8 +123,7 @@ def read_pairs(pairs: Any, *, n_points: int | None = None) -> sparse.csr_array:
 def read_triplets(triplets: Any, *, n_points: int) -> sparse.csr_array:
     """Turn triplets (anchor, positive, negative) into pairs: the anchor is similar to the second point, not the third.
 
-    Triplets are comparisons, so they may disagree about a pair. Then the majority decides; a pair with equally many
-    votes for both is left out.
+    Triplets are comparisons, so they may disagree about a pair. Then the majority decides; a tie leaves the pair out.
 
     >>> read_triplets([[0, 1, 2]], n_points=3).toarray().astype(int).tolist()
     [[0, 1, -1], [1, 0, 0], [-1, 0, 0]]
@@ -282,10 +279,7 @@ def _check_relations(relation: NDArray[Any]) -> None:
 def _signed_matrix(
     i: NDArray[Any], j: NDArray[Any], sign: NDArray[Any], n_points: int, *, vote: bool
 ) -> sparse.csr_array:
-    """The symmetric matrix of the signs, with sorted rows.
-
-    A pair that is both similar and dissimilar is decided by majority if ``vote`` is true, and otherwise an error.
-    """
+    """The symmetric matrix of the signs, with sorted rows. Contradictions are decided by majority, or are an error."""
     other = i != j
     i, j, sign = i[other], j[other], sign[other]
     ends = np.concatenate([i, j]), np.concatenate([j, i])
