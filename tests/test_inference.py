@@ -138,7 +138,7 @@ def test_a_block_update_never_raises_the_objective(solver, tags):
     assert fell
 
 
-def test_solvers_in_the_papers_order():
+def test_block_graph_cut_beats_icm():
     """Block-GC's objective, summed over many problems, is below that of ICM."""
     totals = dict.fromkeys(SOLVERS, 0.0)
     for seed in range(20):
