@@ -197,6 +197,7 @@ class ScoredClassifier(Encoder):
         )
 
     def check(self) -> None:
+        """Refuse: a model file holds arrays only."""
         raise ValueError("a ScoredClassifier encoder holds an estimator, which a model file cannot contain")
 
 

@@ -116,6 +116,9 @@ class Augmented(Encoder):
         return encoder
 
     def check(self) -> None:
+        """Raise ValueError unless both parts are as declared and fit together."""
+        self.directions.check()
+        self.bits.check()
         n_directions, n_features = self.directions.n_bits, self.directions.n_features
         if self.bits.n_features not in (n_directions, n_features + n_directions):
             raise ValueError(

@@ -136,6 +136,7 @@ class FittedClassifiers(Encoder):
         return cls(parts=tuple(parts), width=encoders[0].n_features)
 
     def check(self) -> None:
+        """Refuse: a model file holds arrays only."""
         raise ValueError("a FittedClassifiers encoder holds estimators, which a model file cannot contain")
 
 
