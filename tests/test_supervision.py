@@ -327,13 +327,9 @@ def test_a_failed_fit_leaves_the_hasher_as_it_was():
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
-@pytest.mark.parametrize("name", ["klsh", "bre", "spher"])
+@pytest.mark.parametrize("name", ["bre", "spher"])
 def test_a_model_that_overflowed_is_not_saved(name, tmp_path):
-    hasher = BASELINES[name](4, random_state=0)
-    try:
-        hasher.fit(X * 1e200, Y)
-    except ValueError:
-        return  # refused even earlier
+    hasher = BASELINES[name](4, random_state=0).fit(X * 1e200, Y)
     with pytest.raises(ValueError, match="must be finite"):
         hasher.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
