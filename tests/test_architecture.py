@@ -16,7 +16,7 @@ ROOT = Path(hashgrove.__file__).parent
 TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
 
 # What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
-# the picture. `storage.models` is apart from the rest of its room: it knows encoders, the rest of storage only files.
+# the picture. Models and checkpoints know encoders; the rest of storage knows only files.
 MAY_IMPORT = {
     "runtime": set(),
     "codes": {"runtime"},
@@ -24,12 +24,23 @@ MAY_IMPORT = {
     "numerics": {"runtime"},
     "storage": {"runtime", "_version"},
     "storage.models": {"storage", "encoders"},
+    "storage.checkpoints": {"storage", "encoders"},
     "supervision": {"runtime"},
     "inference": {"runtime", "supervision", "losses"},
     "encoders": {"runtime", "numerics", "codes"},
     "functions": {"runtime", "numerics", "encoders", "supervision"},
     "hasher": {"runtime", "codes", "supervision", "encoders", "storage.models"},
-    "fasthash": {"runtime", "losses", "supervision", "inference", "functions", "encoders", "hasher"},
+    "fasthash": {
+        "runtime",
+        "losses",
+        "supervision",
+        "inference",
+        "functions",
+        "encoders",
+        "hasher",
+        "storage.models",
+        "storage.checkpoints",
+    },
     "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
     "index": {"runtime", "codes", "storage"},
     "metrics": {"runtime", "codes", "index"},
@@ -37,8 +48,8 @@ MAY_IMPORT = {
     "datasets": {"runtime", "storage", "features", "_version"},
 }
 MAY_IMPORT |= {
-    "bench": {*MAY_IMPORT, "__init__", "_version"} - {"storage.models"},
-    "cli": {*MAY_IMPORT, "__init__", "_version", "bench"} - {"storage.models"},
+    "bench": {*MAY_IMPORT, "__init__", "_version"} - {"storage.checkpoints"},
+    "cli": {*MAY_IMPORT, "__init__", "_version", "bench"} - {"storage.checkpoints"},
     "__main__": {"cli"},
     "__init__": set(),
     "_version": set(),

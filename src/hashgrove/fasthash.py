@@ -5,10 +5,12 @@ Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Dec
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +24,9 @@ from hashgrove.inference import BinaryQuadratic, PairDistances, as_solver
 from hashgrove.runtime.parameters import Constraint, Flag, Integer
 from hashgrove.runtime.progress import report_progress
 from hashgrove.runtime.streams import seed_of, substream
+from hashgrove.runtime.threads import interruptible
+from hashgrove.storage.checkpoints import Checkpoint, Progress, fingerprint
+from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target
 
 __all__ = ["BitRecord", "FastHash"]
@@ -169,6 +174,7 @@ class FastHash(SupervisedHasher):
         triplets: Any = None,
         unlabelled: Any = None,
         sample_weight: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn the hash functions from the rows of ``X`` and what is known about their similarity.
 
@@ -187,30 +193,40 @@ class FastHash(SupervisedHasher):
         sample_weight : array of shape (n,), optional
             How much each row counts, in step 1 and in step 2 (if the hash function accepts weights). A row of weight 2
             counts like two equal rows.
+        checkpoint : path, optional
+            A file that is written after each bit. If it exists already, the fit goes on from it; it must belong to the
+            same data and parameters (but for ``n_bits``). The result is the same as that of one uninterrupted fit.
         """
         target = Target(y, affinity, triplets, unlabelled, sample_weight)
-        return self._fit(X, target, reset=self._earlier() is None)
+        return self._fit(X, target, reset=self._earlier() is None, checkpoint=checkpoint)
 
-    def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Encoder:
+    def _learn(
+        self,
+        X: NDArray[Any],
+        supervision: Supervision,
+        rng: np.random.Generator,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Encoder:
         """Algorithm 1: for each bit, step 1 infers the values and step 2 learns a function that gives them."""
         loss = losses.check_loss(self.loss, self.n_bits)
-        learner, solver, earlier = as_learner(self.hash_function), as_solver(self.inference), self._earlier()
+        learner, solver = as_learner(self.hash_function), as_solver(self.inference)
+        file = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(X, supervision))
+        learned = self._progress(X, rng, file)
+        rng = np.random.default_rng(learned.seed)
         affinity = supervision.affinity(
-            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=seed_of(rng), n_jobs=self.n_jobs
+            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=learned.seed, n_jobs=self.n_jobs
         )
-        data = learner.prepare(X, substream(rng, 0), supervision=supervision, earlier=earlier, n_jobs=self.n_jobs)
+        data = learner.prepare(
+            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs
+        )
         state = solver.prepare(affinity, substream(rng, 1))
         importance = None if supervision.weights is None else supervision.weights / supervision.weights.max()
         distances = PairDistances(affinity, n_bits=self.n_bits, weights=importance, n_jobs=self.n_jobs)
-        encoders: list[Encoder] = []
-        history: list[BitRecord] = []
-        if earlier is not None:
-            encoders, history = [earlier], list(self.history_)
-            for bit in np.where(earlier.scores(X, n_jobs=self.n_jobs) > 0, 1, -1).astype(np.int8).T:
-                distances.add_bit(bit)
+        for bit in learned.bits:
+            distances.add_bit(bit)
 
-        with report_progress(self.n_bits, done=len(history), verbose=self.verbose) as show:
-            for r in range(len(history), self.n_bits):
+        with self._keeping(learned), report_progress(self.n_bits, done=len(learned), verbose=self.verbose) as show:
+            for r in range(len(learned), self.n_bits):
                 stream = substream(rng, 2, r)
                 started = time.perf_counter()
                 problem = BinaryQuadratic(affinity, distances.values, losses.coefficients(loss, r + 1), importance)
@@ -218,25 +234,59 @@ class FastHash(SupervisedHasher):
                 weights = problem.weights() if self.weighted else supervision.weights
                 inferred = time.perf_counter()
                 encoder, bit = learner.learn(data, z, weights, stream)  # Step 2
-                learned = time.perf_counter()
+                ended = time.perf_counter()
                 distances.add_bit(bit if self.stagewise else z)  # the real output feeds the next bit
-                encoders.append(encoder)
-                history.append(
-                    BitRecord(
-                        bit=r,
-                        objective=distances.mean(*losses.loss_tables(loss, r + 1)),
-                        training_error=float((bit != z).mean()),
-                        ones=float((bit > 0).mean()),
-                        seconds_inference=inferred - started,
-                        seconds_learning=learned - inferred,
-                    )
+                record = BitRecord(
+                    bit=r,
+                    objective=distances.mean(*losses.loss_tables(loss, r + 1)),
+                    training_error=float((bit != z).mean()),
+                    ones=float((bit > 0).mean()),
+                    seconds_inference=inferred - started,
+                    seconds_learning=ended - inferred,
                 )
+                learned.add(encoder, bit if self.stagewise else z, record)
+                if file is not None:
+                    learned.write(file)
                 for callback in (show, *self.callbacks):
-                    callback(history[-1])
+                    callback(record)
 
-        self.history_ = history
+        self.history_ = learned.history
         self._warn_of_constant_bits()
-        return join(encoders)
+        return learned.join()
+
+    def _progress(self, X: NDArray[Any], rng: np.random.Generator, file: Checkpoint | None) -> _LearnedBits:
+        """The bits that are known before the first new one: those of the checkpoint, of a warm start, or none."""
+        found = None if file is None else file.read()
+        if found is not None:
+            if found.encoder.n_bits > self.n_bits:
+                raise ValueError(
+                    f"The 'n_bits' parameter must be at least {found.encoder.n_bits}, the bits in the checkpoint. "
+                    f"Got {self.n_bits} instead."
+                )
+            history = [BitRecord(**record) for record in found.records]
+            return _LearnedBits(found.seed, found.encoder, list(found.bits), history)
+        earlier = self._earlier()
+        if earlier is None:
+            return _LearnedBits(seed_of(rng))
+        bits = np.where(earlier.scores(X, n_jobs=self.n_jobs) > 0, 1, -1).astype(np.int8).T
+        return _LearnedBits(seed_of(rng), earlier, list(bits), list(self.history_))
+
+    def _fingerprint(self, X: NDArray[Any], supervision: Supervision) -> str:
+        """Digest of everything that decides what a bit becomes, however many bits there will be."""
+        left_out = self.not_saved | {"n_bits"}
+        parameters = {name: plain(v) for name, v in self.get_params(deep=False).items() if name not in left_out}
+        return fingerprint(parameters, X, *supervision.arrays())
+
+    @contextmanager
+    def _keeping(self, learned: _LearnedBits) -> Iterator[None]:
+        """Keep the bits learned so far if Ctrl-C comes; `warm_start` goes on from them."""
+        try:
+            with interruptible():
+                yield
+        except KeyboardInterrupt:
+            if len(learned):
+                self.encoder_, self.history_ = learned.join(), learned.history
+            raise
 
     def _earlier(self) -> Encoder | None:
         """The encoder that a warm start extends, or None."""
@@ -259,3 +309,44 @@ class FastHash(SupervisedHasher):
                 f"{constant} of {self.n_bits} bits are the same for all points: the pairs ask for no more bits.",
                 stacklevel=5,
             )
+
+
+class _LearnedBits:
+    """The bits of a fit so far: earlier ones that it started from, and those that it has learned itself."""
+
+    def __init__(
+        self,
+        seed: int,
+        encoder: Encoder | None = None,
+        bits: Sequence[NDArray[np.int8]] = (),
+        history: Sequence[BitRecord] = (),
+    ) -> None:
+        self.seed, self.encoder, self._bits, self._history = seed, encoder, bits, history
+        self._new: list[tuple[Encoder, NDArray[np.int8], BitRecord]] = []
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @property
+    def bits(self) -> list[NDArray[np.int8]]:
+        """What later bits see of each bit: -1 or +1 for each training point."""
+        return [*self._bits, *(bit for _, bit, _ in self._new)]
+
+    @property
+    def history(self) -> list[BitRecord]:
+        """One record per bit."""
+        return [*self._history, *(record for _, _, record in self._new)]
+
+    def add(self, encoder: Encoder, bit: NDArray[np.int8], record: BitRecord) -> None:
+        """Add one bit, in one step, so that Ctrl-C finds it whole or not at all."""
+        self._new.append((encoder, bit, record))
+
+    def join(self) -> Encoder:
+        """One encoder of all bits."""
+        earlier = [] if self.encoder is None else [self.encoder]
+        return join([*earlier, *(encoder for encoder, _, _ in self._new)])
+
+    def write(self, file: Checkpoint) -> None:
+        """Write all bits to a checkpoint."""
+        records = [asdict(record) for record in self.history]
+        file.write(Progress(self.join(), np.stack(self.bits), records, self.seed))

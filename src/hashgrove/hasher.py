@@ -19,6 +19,7 @@ from hashgrove.codes import MAX_BITS
 from hashgrove.encoders import FEATURE_DTYPES, Encoder
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Integer, check_parameters
+from hashgrove.runtime.threads import interruptible
 from hashgrove.storage import models
 from hashgrove.supervision import MIN_SHARED, ClassLabels, Supervision, Tags, Target
 
@@ -74,8 +75,11 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """The longest code that can be learned from data of this shape."""
         return MAX_BITS
 
-    def _fit(self, X: Any, target: Target | None, *, reset: bool = True) -> Self:
-        """The template of every `fit`. If it fails, the hasher stays as it was before."""
+    def _fit(self, X: Any, target: Target | None, *, reset: bool = True, **more: Any) -> Self:
+        """The template of every `fit`; ``more`` is passed on to `_learn`.
+
+        If it fails, the hasher stays as it was before, unless `_learn` has set ``encoder_`` to what it learned so far.
+        """
         before = dict(self.__dict__)
         try:
             check_parameters(self)
@@ -85,11 +89,12 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
                 X, supervision = X[supervision.known], supervision.subset(supervision.known)
             self._check_max_bits(*X.shape)
             rng = np.random.default_rng(self._seed())
-            with single_threaded_blas():
-                self.encoder_ = self._learn(X, supervision, rng)
+            with single_threaded_blas(), interruptible():
+                self.encoder_ = self._learn(X, supervision, rng, **more)
         except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
+            if self.__dict__.get("encoder_") is before.get("encoder_"):
+                self.__dict__.clear()
+                self.__dict__.update(before)
             raise
         return self
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-__all__ = ["available_threads", "chunks", "run_tasks"]
+__all__ = ["available_threads", "chunks", "interruptible", "run_tasks"]
 
 
 def available_threads(n_jobs: int | None = None) -> int:
@@ -73,3 +74,14 @@ def run_tasks(
             if not helper.cancel():  # a helper that has not started yet has nothing left to do
                 helper.result()
     return results
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt where Ctrl-C ended in a SystemError, as it does if it comes while a kernel runs."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise

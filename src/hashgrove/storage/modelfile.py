@@ -28,7 +28,7 @@ from hashgrove.storage.formats import FileError, PathLike, one_line
 __all__ = ["FORMAT", "ModelFileError", "read", "read_header", "write"]
 
 FORMAT = 1
-KINDS = ("encoder", "index", "features")
+KINDS = ("encoder", "index", "features", "checkpoint")
 KEY = "hashgrove"
 FIELDS = {"format": int, "kind": str, "version": str, "header": dict, "sha256": str}
 DTYPES = {
@@ -54,7 +54,7 @@ def write(path: PathLike, *, kind: str, header: Mapping[str, Any], arrays: Mappi
     Parameters
     ----------
     path : path
-    kind : {"encoder", "index", "features"}
+    kind : {"encoder", "index", "features", "checkpoint"}
         What the file holds; `read` refuses a file of another kind.
     header : dict
         Anything that JSON can represent; NaN and infinity are not allowed.
@@ -92,7 +92,7 @@ def read(path: PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
     Parameters
     ----------
     path : path
-    kind : {"encoder", "index", "features"}
+    kind : {"encoder", "index", "features", "checkpoint"}
 
     Returns
     -------

@@ -18,7 +18,7 @@ from hashgrove.storage.modelfile import ModelFileError
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor, ImageEncoder
 
-__all__ = ["load", "save"]
+__all__ = ["load", "plain", "save"]
 
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
@@ -54,7 +54,7 @@ def save(
         "encoder": name,
         "n_bits": encoder.n_bits,
         "n_features": encoder.n_features,
-        "parameters": {name: _plain(value) for name, value in sorted(parameters.items())},
+        "parameters": {name: plain(value) for name, value in sorted(parameters.items())},
     }
     if features is not None:
         from hashgrove.features import ImageEncoder
@@ -96,7 +96,7 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from error
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A parameter as a JSON value. Objects become their name or repr, without memory addresses."""
     if isinstance(value, bool | int | float | str | None):
         return value

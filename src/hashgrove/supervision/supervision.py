@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -71,6 +71,11 @@ class Supervision(ABC):
     def similarity(self, rows: NDArray[Any]) -> Similarity:
         """S of these points among themselves, as a matrix to multiply with."""
         return DenseSimilarity(self.signs(rows, rows))
+
+    def arrays(self) -> list[Any]:
+        """All arrays and sparse matrices that the supervision is made of, for a fingerprint."""
+        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return [value for value in values if value is None or isinstance(value, np.ndarray) or sparse.issparse(value)]
 
     def draw(self, n_points: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
         """Draw ``n_points`` random points about which something is known, or all of them; returns sorted numbers."""
