@@ -256,7 +256,7 @@ class FastHash(SupervisedHasher):
         constant = sum(record.ones in (0, 1) for record in self.history_)
         if 2 * constant > self.n_bits:
             warnings.warn(
-                f"{constant} of {self.n_bits} bits are the same for all points, because more bits do not lower the loss. "
-                "Use fewer bits.",
+                f"{constant} of {self.n_bits} bits are the same for all points. More bits do not lower the loss: "
+                "use fewer bits.",
                 stacklevel=5,
             )
