@@ -114,7 +114,7 @@ def least(energy, n):
 
 
 def stump(bins, index, signed, features):
-    """(gain, feature, threshold) of the stump with the least weighted error, by trying all stumps of either sign."""
+    """(gain, feature, threshold) of the stump with the least weighted error, found by trying all of them."""
     best = (-1, None, None)
     total = int(sum(int(s) for s in signed))
     for f in features:

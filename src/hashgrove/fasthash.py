@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove import losses
 from hashgrove.encoders import Encoder
-from hashgrove.functions import as_learner, join
+from hashgrove.functions import LearnedBits, as_learner
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import BinaryQuadratic, PairDistances, as_solver
 from hashgrove.runtime.parameters import Constraint, Flag, Integer
@@ -246,7 +246,8 @@ class FastHash(SupervisedHasher):
                 )
                 learned.add(encoder, bit if self.stagewise else z, record)
                 if file is not None:
-                    learned.write(file)
+                    records = [asdict(record) for record in learned.history]
+                    file.write(Progress(learned.join(), np.stack(learned.bits), records, learned.seed))
                 for callback in (show, *self.callbacks):
                     callback(record)
 
@@ -254,7 +255,7 @@ class FastHash(SupervisedHasher):
         self._warn_of_constant_bits()
         return learned.join()
 
-    def _progress(self, X: NDArray[Any], rng: np.random.Generator, file: Checkpoint | None) -> _LearnedBits:
+    def _progress(self, X: NDArray[Any], rng: np.random.Generator, file: Checkpoint | None) -> LearnedBits:
         """The bits that are known before the first new one: those of the checkpoint, of a warm start, or none."""
         found = None if file is None else file.read()
         if found is not None:
@@ -264,12 +265,12 @@ class FastHash(SupervisedHasher):
                     f"Got {self.n_bits} instead."
                 )
             history = [BitRecord(**record) for record in found.records]
-            return _LearnedBits(found.seed, found.encoder, list(found.bits), history)
+            return LearnedBits(found.seed, found.encoder, list(found.bits), history)
         earlier = self._earlier()
         if earlier is None:
-            return _LearnedBits(seed_of(rng))
+            return LearnedBits(seed_of(rng))
         bits = np.where(earlier.scores(X, n_jobs=self.n_jobs) > 0, 1, -1).astype(np.int8).T
-        return _LearnedBits(seed_of(rng), earlier, list(bits), list(self.history_))
+        return LearnedBits(seed_of(rng), earlier, list(bits), list(self.history_))
 
     def _fingerprint(self, X: NDArray[Any], supervision: Supervision) -> str:
         """Digest of everything that decides what a bit becomes, however many bits there will be."""
@@ -278,7 +279,7 @@ class FastHash(SupervisedHasher):
         return fingerprint(parameters, X, *supervision.arrays())
 
     @contextmanager
-    def _keeping(self, learned: _LearnedBits) -> Iterator[None]:
+    def _keeping(self, learned: LearnedBits) -> Iterator[None]:
         """Keep the bits learned so far if Ctrl-C comes; `warm_start` goes on from them."""
         try:
             with interruptible():
@@ -306,47 +307,7 @@ class FastHash(SupervisedHasher):
         constant = sum(record.ones in (0, 1) for record in self.history_)
         if 2 * constant > self.n_bits:
             warnings.warn(
-                f"{constant} of {self.n_bits} bits are the same for all points: the pairs ask for no more bits.",
+                f"{constant} of {self.n_bits} bits are the same for all points. More bits do not lower the loss: "
+                "use fewer bits.",
                 stacklevel=5,
             )
-
-
-class _LearnedBits:
-    """The bits of a fit so far: earlier ones that it started from, and those that it has learned itself."""
-
-    def __init__(
-        self,
-        seed: int,
-        encoder: Encoder | None = None,
-        bits: Sequence[NDArray[np.int8]] = (),
-        history: Sequence[BitRecord] = (),
-    ) -> None:
-        self.seed, self.encoder, self._bits, self._history = seed, encoder, bits, history
-        self._new: list[tuple[Encoder, NDArray[np.int8], BitRecord]] = []
-
-    def __len__(self) -> int:
-        return len(self.bits)
-
-    @property
-    def bits(self) -> list[NDArray[np.int8]]:
-        """What later bits see of each bit: -1 or +1 for each training point."""
-        return [*self._bits, *(bit for _, bit, _ in self._new)]
-
-    @property
-    def history(self) -> list[BitRecord]:
-        """One record per bit."""
-        return [*self._history, *(record for _, _, record in self._new)]
-
-    def add(self, encoder: Encoder, bit: NDArray[np.int8], record: BitRecord) -> None:
-        """Add one bit, in one step, so that Ctrl-C finds it whole or not at all."""
-        self._new.append((encoder, bit, record))
-
-    def join(self) -> Encoder:
-        """One encoder of all bits."""
-        earlier = [] if self.encoder is None else [self.encoder]
-        return join([*earlier, *(encoder for encoder, _, _ in self._new)])
-
-    def write(self, file: Checkpoint) -> None:
-        """Write all bits to a checkpoint."""
-        records = [asdict(record) for record in self.history]
-        file.write(Progress(self.join(), np.stack(self.bits), records, self.seed))

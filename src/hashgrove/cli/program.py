@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import click
 
+from hashgrove.runtime.threads import interruptible
+
 __all__ = ["Program", "join_lines"]
 
 COMPILING = "compiling kernels, once; later runs start at once"
@@ -70,7 +72,7 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an exception about its data or files becomes an error of click."""
         try:
-            with _compilation_notice():
+            with _compilation_notice(), interruptible():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # so that a closed pipe is noticed here, where it is handled, and not when Python exits
             return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,6 +51,9 @@ def _derive() -> list[SignatureOption]:
     type=click.Choice(DIRECTIONS),
     help="Also show the hash function directions that correlate with the labels.",
 )
+@click.option(
+    "--checkpoint", metavar="FILE", help="File that is written after each bit; a run that was stopped goes on from it."
+)
 @options.threads
 @click.option("--quiet", is_flag=True, help="Print neither progress nor a summary.")
 def train(
@@ -58,6 +62,7 @@ def train(
     output: str,
     extractor: str | None,
     directions: str | None,
+    checkpoint: str | None,
     n_jobs: int | None,
     quiet: bool,
     settings: Settings,
@@ -84,11 +89,26 @@ def train(
     made_by = read_extractor(extractor, n_features=X.shape[1], of=features)
     check_min_shared(settings.of(""), supervision.get("y"))
     started = time.perf_counter()
-    hasher.fit(X, **supervision)
+    try:
+        hasher.fit(X, **supervision, checkpoint=checkpoint)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(hasher, checkpoint)
+        raise
     seconds = time.perf_counter() - started
     hasher.save(output, features=made_by)
+    if checkpoint is not None:
+        Path(checkpoint).unlink(missing_ok=True)  # the model holds all of it
     if not quiet:
         click.echo(format_training(hasher, output, seconds))
+
+
+def _say_how_to_go_on(hasher: FastHash, checkpoint: str | None) -> None:
+    n_learned = len(getattr(hasher, "history_", ()))
+    if checkpoint is None:
+        click.echo("Nothing was written. With --checkpoint FILE a run that was stopped can go on.", err=True)
+    elif n_learned:
+        message = f"{n_learned} of {hasher.n_bits} bits are in {checkpoint}. Run the same command again to go on."
+        click.echo(message, err=True)
 
 
 def _check_call(files: dict[str, str | None]) -> None:

@@ -4,16 +4,15 @@
 learner is one file here and one line in that table.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from sklearn.base import is_classifier
 
-from hashgrove.encoders import Augmented, Encoder
 from hashgrove.functions.base import Learner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
 from hashgrove.functions.directions import LabelDirections
+from hashgrove.functions.learned import LearnedBits, join
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 
 __all__ = [
@@ -23,6 +22,7 @@ __all__ = [
     "FittedClassifiers",
     "KernelSVM",
     "LabelDirections",
+    "LearnedBits",
     "Learner",
     "LinearSVM",
     "as_learner",
@@ -49,11 +49,3 @@ def as_learner(choice: Any, *, parameter: str = "hash_function") -> Learner:
         f"The {parameter!r} parameter must be one of {sorted(HASH_FUNCTIONS)}, a learner or a scikit-learn "
         f"classifier. Got {choice!r} instead."
     )
-
-
-def join(encoders: Sequence[Any]) -> Encoder:
-    """One encoder that gives the bits of all ``encoders``, in this order; they may be of different classes."""
-    kinds = {type(encoder) for encoder in encoders}
-    if kinds == {Augmented}:
-        return Augmented(directions=encoders[0].directions, bits=join([encoder.bits for encoder in encoders]))
-    return (kinds.pop() if len(kinds) == 1 else FittedClassifiers).concatenate(encoders)

@@ -198,7 +198,7 @@ def _as_collections(tags: Any) -> Sequence[Any] | None:
     if not np.isin(np.asarray(rows), (0, 1)).all():
         raise ValueError(
             "The 'y' parameter is a list of equally long lists of numbers, which may be a tag matrix or lists of tags. "
-            "Pass a NumPy array for a matrix (not zero where the row has the tag), or sets for collections of tags."
+            "Pass a NumPy array for a matrix (not zero for each tag that a row has), or sets for collections of tags."
         )
     return None
 

@@ -1,0 +1,58 @@
+"""The bits that a fit has learned so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.encoders import Augmented, Encoder
+from hashgrove.functions.classifier import FittedClassifiers
+
+__all__ = ["LearnedBits", "join"]
+
+
+def join(encoders: Sequence[Any]) -> Encoder:
+    """One encoder that gives the bits of all ``encoders``, in their order; they may be of different classes."""
+    kinds = {type(encoder) for encoder in encoders}
+    if kinds == {Augmented}:
+        return Augmented(directions=encoders[0].directions, bits=join([encoder.bits for encoder in encoders]))
+    return (kinds.pop() if len(kinds) == 1 else FittedClassifiers).concatenate(encoders)
+
+
+class LearnedBits:
+    """The bits of a fit so far: earlier ones that it started from, and those that it has learned itself."""
+
+    def __init__(
+        self,
+        seed: int,
+        encoder: Encoder | None = None,
+        bits: Sequence[NDArray[np.int8]] = (),
+        history: Sequence[Any] = (),
+    ) -> None:
+        self.seed, self.encoder, self._bits, self._history = seed, encoder, bits, history
+        self._new: list[tuple[Encoder, NDArray[np.int8], Any]] = []
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @property
+    def bits(self) -> list[NDArray[np.int8]]:
+        """What later bits see of each bit: -1 or +1 for each training point."""
+        return [*self._bits, *(bit for _, bit, _ in self._new)]
+
+    @property
+    def history(self) -> list[Any]:
+        """One record per bit."""
+        return [*self._history, *(record for _, _, record in self._new)]
+
+    def add(self, encoder: Encoder, bit: NDArray[np.int8], record: Any) -> None:
+        """Add one bit, in one step, so that Ctrl-C finds it whole or not at all."""
+        self._new.append((encoder, bit, record))
+
+    def join(self) -> Encoder:
+        """One encoder of all bits."""
+        earlier = [] if self.encoder is None else [self.encoder]
+        return join([*earlier, *(encoder for encoder, _, _ in self._new)])

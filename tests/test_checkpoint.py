@@ -1,0 +1,258 @@
+"""Nothing that was learned is lost: checkpoints, kill -9 and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.tree import DecisionTreeClassifier
+
+from hashgrove import BoostedTrees, FastHash, KernelSVM, LabelDirections, LinearSVM, ModelFileError
+from hashgrove.storage.checkpoints import Checkpoint
+
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:300], Y[:300]
+TREES = BoostedTrees(n_trees=5, max_depth=3)
+
+
+def small(n_bits=8, **parameters):
+    return FastHash(n_bits, **{"hash_function": TREES, "random_state": 0} | parameters)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(n_bits):
+    def callback(record):
+        if record.bit + 1 == n_bits:
+            raise Stop
+
+    return callback
+
+
+def model_bytes(hasher, path):
+    hasher.save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"stagewise": False, "weighted": False},
+        {"inference": "spectral"},
+        {"hash_function": LinearSVM()},
+        {"hash_function": KernelSVM(n_support=40)},
+        {"hash_function": LabelDirections(TREES, n_anchors=20)},
+    ],
+    ids=str,
+)
+def test_a_run_that_was_stopped_goes_on_to_the_same_model(tmp_path, parameters):
+    whole = small(**parameters).fit(X, Y)
+    with pytest.raises(Stop):
+        small(callbacks=[stop_after(3)], **parameters).fit(X, Y, checkpoint=tmp_path / "run")
+    seen = []
+    again = small(callbacks=[seen.append], **parameters).fit(X, Y, checkpoint=tmp_path / "run")
+    assert [record.bit for record in seen] == [3, 4, 5, 6, 7]
+    assert [record.objective for record in again.history_] == [record.objective for record in whole.history_]
+    assert model_bytes(again, tmp_path / "a") == model_bytes(whole, tmp_path / "b")
+
+
+def test_a_run_without_a_seed_keeps_the_seed_that_it_drew(tmp_path):
+    with pytest.raises(Stop):
+        small(random_state=None, callbacks=[stop_after(3)]).fit(X, Y, checkpoint=tmp_path / "run")
+    kept = (tmp_path / "run").read_bytes()
+    codes = []
+    for _ in range(2):
+        (tmp_path / "run").write_bytes(kept)
+        codes.append(small(random_state=None).fit(X, Y, checkpoint=tmp_path / "run").transform(X))
+    np.testing.assert_array_equal(*codes)
+
+
+def test_more_bits_go_on_from_a_finished_checkpoint(tmp_path):
+    small(5).fit(X, Y, checkpoint=tmp_path / "run")
+    longer = small(8).fit(X, Y, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(longer.transform(X), small(8).fit(X, Y).transform(X))
+    with pytest.raises(ValueError, match="at least 8, the bits in the checkpoint"):
+        small(6).fit(X, Y, checkpoint=tmp_path / "run")
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    small(2).fit(X, Y, checkpoint=tmp_path / "run")
+    for hasher, data in (
+        (small(4), (X + 1e-9, Y)),
+        (small(4), (X, 9 - Y)),
+        (small(4, loss="ksh"), (X, Y)),
+        (small(4, random_state=1), (X, Y)),
+        (small(4, hash_function=BoostedTrees(n_trees=6)), (X, Y)),
+    ):
+        with pytest.raises(ModelFileError, match="a checkpoint of other data or other parameters"):
+            hasher.fit(*data, checkpoint=tmp_path / "run")
+    small(2).fit(X, Y).save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match="must be a model file of kind 'checkpoint'"):
+        small(4).fit(X, Y, checkpoint=tmp_path / "model")
+    damaged = bytearray((tmp_path / "run").read_bytes())
+    damaged[-5] ^= 1
+    (tmp_path / "run").write_bytes(damaged)
+    with pytest.raises(ModelFileError, match="checksum"):
+        small(4).fit(X, Y, checkpoint=tmp_path / "run")
+
+
+def test_what_a_file_cannot_hold_is_refused_at_the_first_bit(tmp_path):
+    with pytest.raises(ValueError, match="cannot be saved"):
+        small(hash_function=DecisionTreeClassifier(max_depth=3)).fit(X, Y, checkpoint=tmp_path / "run")
+
+
+KILLED = """
+import os, random, signal, sys, time
+import numpy as np
+from sklearn.datasets import load_digits
+from hashgrove import BoostedTrees, FastHash
+
+folder, n_kills = sys.argv[1], int(sys.argv[2])
+X, y = load_digits(return_X_y=True)
+X, y = X[:300], y[:300]
+
+def fit(checkpoint):
+    hasher = FastHash(24, hash_function=BoostedTrees(n_trees=5, max_depth=3), random_state=0, n_jobs=1)
+    return hasher.fit(X, y, checkpoint=checkpoint)
+
+started = time.perf_counter()
+fit(None).save(folder + "/whole")
+seconds = time.perf_counter() - started
+rng, killed, checkpoint = random.Random(0), 0, folder + "/run"
+while killed < n_kills:
+    child = os.fork()
+    if child == 0:
+        fit(checkpoint).save(folder + "/again")
+        os._exit(0)
+    time.sleep(rng.uniform(0.02, 0.5) * max(seconds, 0.1))
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    killed += os.WIFSIGNALED(status)
+    if not os.WIFSIGNALED(status):  # it ended before the kill: start anew
+        assert open(folder + "/again", "rb").read() == open(folder + "/whole", "rb").read()
+        os.unlink(checkpoint)
+fit(checkpoint).save(folder + "/again")
+assert open(folder + "/again", "rb").read() == open(folder + "/whole", "rb").read()
+print(killed, "kills")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kill_9_at_fifty_random_moments(tmp_path):
+    small(1).fit(X, Y)  # so that the child finds compiled kernels
+    command = [sys.executable, "-c", KILLED, str(tmp_path), "50"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert run.stdout == "50 kills\n", run.stderr
+
+
+class TestInterrupt:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_ctrl_c_keeps_the_bits_and_warm_start_goes_on(self, seed, tmp_path):
+        hasher = small(64, warm_start=True)
+        first = threading.Event()
+        hasher.callbacks = [lambda record: first.set()]
+
+        def interrupt():
+            first.wait()
+            time.sleep(np.random.default_rng(seed).uniform(0, 0.2))
+            os.kill(os.getpid(), signal.SIGINT)
+
+        sender = threading.Thread(target=interrupt)
+        sender.start()
+        with pytest.raises(KeyboardInterrupt):
+            hasher.fit(X, Y)
+            time.sleep(5)  # it was faster than the signal: wait for that
+        sender.join()
+        n_learned = hasher.encoder_.n_bits
+        assert 1 <= n_learned <= 64
+        assert len(hasher.history_) == n_learned
+        assert hasher.transform(X).shape == (len(X), -(-n_learned // 8))
+        hasher.callbacks = ()
+        whole = small(64).fit(X, Y)
+        assert model_bytes(hasher.fit(X, Y), tmp_path / "a") == model_bytes(whole, tmp_path / "b")
+
+    def test_before_the_first_bit_the_hasher_stays_as_it_was(self):
+        hasher = small().fit(X, Y)
+        before = hasher.encoder_
+
+        class Interrupting(BoostedTrees):
+            def prepare(self, *args, **settings):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            hasher.set_params(hash_function=Interrupting()).fit(X[:, :10], Y)
+        assert hasher.encoder_ is before
+        assert hasher.n_features_in_ == 64
+
+    @pytest.mark.parametrize("checkpoint", [True, False])
+    def test_the_command_says_how_to_go_on(self, tmp_path, checkpoint):
+        np.save(tmp_path / "X.npy", X)
+        np.save(tmp_path / "y.npy", Y)
+        command = [sys.executable, "-m", "hashgrove", "train", "X.npy", "y.npy", "-o", "model", "--seed", "0"]
+        command += ["--bits", "3000", "--trees", "20", "--threads", "1"] + ["--checkpoint", "run"] * checkpoint
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+            if checkpoint:
+                wait_for(tmp_path / "run")
+            else:
+                time.sleep(8)
+            run.send_signal(signal.SIGINT)
+            error = run.communicate(timeout=60)[1]
+        assert run.returncode == 130, error
+        assert not (tmp_path / "model").exists()
+        assert "Traceback" not in error
+        if checkpoint:
+            assert "Run the same command again to go on." in error
+            assert Path(tmp_path / "run").exists()
+
+
+def wait_for(path):
+    for _ in range(600):
+        if path.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{path} was not written")
+
+
+def test_the_command_goes_on_and_removes_the_checkpoint(tmp_path, monkeypatch, capsys):
+    from hashgrove.cli import main
+
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    monkeypatch.chdir(tmp_path)
+    order = ["train", "X.npy", "y.npy", "-o", "model", "--seed", "0", "--bits", "6", "--trees", "5", "--quiet"]
+    hasher = FastHash(6, hash_function=BoostedTrees(n_trees=5), random_state=0, callbacks=[stop_after(2)])
+    with pytest.raises(Stop):
+        hasher.fit(X, Y, checkpoint="run")
+    for arguments in (order, [*order, "--checkpoint", "run"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, prog_name="hashgrove")
+        assert ended.value.code == 0, capsys.readouterr().err
+        (tmp_path / "model").rename(tmp_path / f"model{len(arguments)}")
+    models = sorted(tmp_path.glob("model*"))
+    assert models[0].read_bytes() == models[1].read_bytes()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_is_a_small_file_of_arrays(tmp_path):
+    small(4).fit(X, Y, checkpoint=tmp_path / "run")
+    progress = Checkpoint(tmp_path / "run", small(4)._fingerprint(X, _labels())).read()
+    assert progress.bits.shape == (4, 300)
+    assert progress.encoder.n_bits == 4
+    assert Checkpoint(tmp_path / "none", "").read() is None
+
+
+def _labels():
+    from hashgrove.supervision import Target
+
+    return Target(Y).read(X, min_shared=2, method="FastHash")
