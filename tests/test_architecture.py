@@ -63,7 +63,9 @@ def part_of(module):
     name = module.removeprefix("hashgrove.")
     if name in hashgrove.__all__:
         return "__init__"
-    return name if name in MAY_IMPORT else name.split(".")[0]
+    room, _, module = name.partition(".")
+    file = f"{room}.{module.partition('.')[0]}"
+    return file if file in MAY_IMPORT else room
 
 
 def imported(nodes):

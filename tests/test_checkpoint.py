@@ -170,9 +170,10 @@ class TestInterrupt:
 
         sender = threading.Thread(target=interrupt)
         sender.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
             hasher.fit(X, Y)
-            time.sleep(5)  # it was faster than the signal: wait for that
+            sender.join()  # it was faster than the signal: wait for that
+            time.sleep(1)
         sender.join()
         n_learned = hasher.encoder_.n_bits
         assert 1 <= n_learned <= 64

@@ -202,15 +202,16 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         return _KernelData(X, support, gamma, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
     def _gamma(self, X: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
-        """The width of the kernel: that of the earlier bits, the parameter, or one from the data."""
-        if isinstance(earlier, Kernel) and self.gamma not in (None, float(earlier.gamma)):
+        """The kernel's width; a warm start must keep that of the earlier bits."""
+        gamma = _neighbour_gamma(X, rng, n_jobs) if self.gamma is None else float(self.gamma)
+        if not isinstance(earlier, Kernel):
+            return gamma
+        if self.gamma not in (None, float(earlier.gamma)):
             raise ValueError(
-                f"The 'gamma' parameter must be None or {float(earlier.gamma)!r}, the value of the bits so far, with "
+                f"The 'gamma' parameter must stay {float(earlier.gamma)!r}, as for the earlier bits, or None, with "
                 f"warm_start=True. Got {self.gamma!r} instead."
             )
-        if isinstance(earlier, Kernel):
-            return float(earlier.gamma)
-        return _neighbour_gamma(X, rng, n_jobs) if self.gamma is None else self.gamma
+        return float(earlier.gamma)
 
     def learn(
         self,
