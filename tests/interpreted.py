@@ -165,7 +165,7 @@ COMPUTATIONS = {
     "measures without self": lambda: measure(CLASSES, len(CODES), exclude_self=True),
     "measures of tags": lambda: measure(MARKS, min_shared=17),
     "measures weighted": lambda: measure(CLASSES, weights=np.ones((5, 72))),
-    "gist": lambda: [Gist((2, 2), n_blocks=2).fit_transform(IMAGES[:2])],
+    "gist": lambda: [Gist((2, 2), n_cells=2).fit_transform(IMAGES[:2])],
     "codebook": codebook,
     "codebook k-means": lambda: codebook(dictionary="kmeans", encoding="absolute", pooling="max"),
     "codebook split": lambda: codebook(encoding="split", output="uint8"),

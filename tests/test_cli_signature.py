@@ -55,7 +55,7 @@ class Centroids(BaseEstimator):
         return np.asarray(X, dtype=float)
 
     def learn(self, data, z, weights, rng):
-        weight = data[z > 0].mean(axis=0) - data[z < 0].mean(axis=0)
+        weight = z @ data / len(z)
         encoder = Linear(weights=weight[None], bias=np.array([-weight @ data.mean(axis=0) + self.shift]))
         return encoder, np.where(encoder.scores(data)[:, 0] > 0, 1, -1).astype(np.int8)
 

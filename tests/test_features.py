@@ -215,9 +215,8 @@ class TestModelFile:
         if described.get("parameters"):
             described = described | {"parameters": good | described["parameters"]}
         arrays = {"weights": np.zeros((3, 16)), "bias": np.zeros(3)}
-        modelfile.write(
-            tmp_path / "m", kind="encoder", header={"encoder": "linear", "features": described}, arrays=arrays
-        )
+        header = {"encoder": "linear", "n_bits": 3, "n_features": 16, "features": described}
+        modelfile.write(tmp_path / "m", kind="encoder", header=header, arrays=arrays)
         with pytest.raises(ModelFileError, match=match) as caught:
             load(tmp_path / "m")
         assert "\n" not in str(caught.value)

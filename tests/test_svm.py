@@ -177,7 +177,7 @@ class TestBudget:
         data = learner.prepare(X, rng())
         encoder, _ = learner.learn(data, z, None, rng())
         assert encoder.weights.shape == (1, 40)
-        mapped = data.mapped.rows[:, :-1]
+        mapped = data.solver.rows[:, :-1]
         peer = LinearSVC(C=1e5 / len(X), dual=False, tol=1e-9, max_iter=10_000)
         expected = peer.fit(mapped, z).decision_function(mapped)
         np.testing.assert_allclose(encoder.scores(X)[:, 0], expected, rtol=1e-6, atol=1e-6)
@@ -186,7 +186,7 @@ class TestBudget:
         X, _ = digits(50)
         data = KernelSVM(n_support=50, gamma=1e-3).prepare(X, rng())
         exact = np.exp(-1e-3 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
-        mapped = data.mapped.rows[:, :-1]
+        mapped = data.solver.rows[:, :-1]
         np.testing.assert_allclose(mapped @ mapped.T, exact, atol=1e-6)
 
     def test_duplicate_rows(self):

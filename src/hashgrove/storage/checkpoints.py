@@ -68,8 +68,8 @@ class Checkpoint:
             "records": progress.records,
             "seed": progress.seed,
         }
-        progress.encoder.check()
         arrays = {f"encoder.{name}": array for name, array in progress.encoder.arrays().items()}
+        progress.encoder.check()
         arrays["bits"] = np.packbits(progress.bits > 0, axis=1)
         modelfile.write(self.path, kind="checkpoint", header=header, arrays=arrays)
 

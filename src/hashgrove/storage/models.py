@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from hashgrove.encoders import ENCODERS, Encoder, encoder_name
 from hashgrove.storage import modelfile
@@ -47,8 +48,8 @@ def save(
         The fitted extractor of the features. With it, the file can turn images into codes.
     """
     name = encoder_name(encoder)
-    encoder.check()  # what cannot be read must not be written, such as numbers that overflowed while they were learned
     arrays = encoder.arrays()
+    encoder.check()  # what cannot be read must not be written, such as numbers that overflowed while they were learned
     header: dict[str, Any] = {
         "hasher": hasher,
         "encoder": name,
@@ -59,7 +60,8 @@ def save(
     if features is not None:
         from hashgrove.features import ImageEncoder
 
-        ImageEncoder(features, encoder)  # raises if the extractor is not fitted or does not match the encoder
+        check_is_fitted(features, "n_features_")
+        ImageEncoder(features, encoder)  # raises unless the two fit together
         header["features"] = {"name": features.name, "parameters": features.parameters()}
         arrays |= {FEATURES_PREFIX + name: array for name, array in features.arrays().items()}
     modelfile.write(path, kind="encoder", header=header, arrays=arrays)
