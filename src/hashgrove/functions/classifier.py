@@ -144,10 +144,10 @@ class FittedClassifiers(Encoder):
 def _margin(estimator: Any, X: NDArray[Any]) -> NDArray[np.float64]:
     """Score of -1 against +1, positive where the classifier says +1."""
     if hasattr(estimator, "decision_function"):
-        return np.asarray(estimator.decision_function(X), np.float64).reshape(len(X))
+        return np.asarray(estimator.decision_function(X), np.float64).reshape(X.shape[0])
     if hasattr(estimator, "predict_proba"):
         return np.asarray(estimator.predict_proba(X), np.float64)[:, 1] - 0.5
-    return np.where(np.asarray(estimator.predict(X)).reshape(len(X)) > 0, 1.0, -1.0)
+    return np.where(np.asarray(estimator.predict(X)).reshape(X.shape[0]) > 0, 1.0, -1.0)
 
 
 def _as_linear(estimator: Any, X: NDArray[Any]) -> Linear | None:

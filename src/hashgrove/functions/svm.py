@@ -36,7 +36,7 @@ EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it are rounding 
 class _Scaled:
     """Features as given, and scaled to [0, 1] for the solver."""
 
-    X: NDArray[Any]
+    X: Any
     scaled: SquaredHinge
     n_jobs: int | None
 

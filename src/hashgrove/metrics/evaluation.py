@@ -25,14 +25,15 @@ from hashgrove.metrics.report import Report
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
-__all__ = ["evaluate"]
+__all__ = ["TIES", "evaluate"]
 
 QUERIES_PER_CHUNK = 32
 QUERIES_PER_VOTE = 1024
 WEIGHTED_PER_CHUNK = 8  # fewer, since each query has histograms of 65,536 distances
+TIES = ("expected", "id")
 CONSTRAINTS: dict[str, Constraint] = {
     "k": Integer(1),
-    "ties": OneOf(("expected", "id")),
+    "ties": OneOf(TIES),
     "min_shared": Integer(1),
     "exclude_self": Flag(),
     "knn": Integer(1, or_none=True),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
 from hashgrove.runtime.blas import single_threaded_blas
@@ -28,6 +29,7 @@ MAX_HALVINGS = 20
 ARMIJO = 1e-4  # the objective must decrease by at least this share of what its slope predicts
 EPSILON = float(np.finfo(np.float64).eps)
 BITS_AT_ONCE = 64
+MAX_MATRIX = 5000  # rows or columns of the matrix of a Newton step on sparse rows: 200 MB
 MAX_STEPS, MAX_CG_STEPS = 50, 50  # of `solve_all`: Newton steps, and conjugate gradient steps per Newton step
 FORCING = 0.1  # conjugate gradients stop when the residual is this share of the gradient
 
@@ -37,10 +39,11 @@ class SquaredHinge:
 
     Parameters
     ----------
-    X : array of shape (n, d)
+    X : array or scipy sparse matrix of shape (n, d)
         Any real dtype; a float64 copy is kept.
     scale : bool
-        Scale each feature to [0, 1] first. The weights that are returned still apply to the features as given.
+        Scale each feature to [0, 1] first; sparse features, which must keep their zeros, by their largest magnitude.
+        The weights that are returned still apply to the features as given.
 
     Notes
     -----
@@ -49,7 +52,9 @@ class SquaredHinge:
     is O(n d + min(n, d)^2).
 
     `solve_all` learns many bits together by conjugate gradients; each of their steps takes O(n d n_bits). It is meant
-    for a small C, which needs few of these steps, and is faster than `solve` if there are thousands of features.
+    for a small C, which needs few of these steps, and is faster than `solve` if there are thousands of features. For
+    sparse rows, `solve` takes this way, too, where the matrix of the Newton step would be larger than
+    MAX_MATRIX x MAX_MATRIX.
 
     Examples
     --------
@@ -59,9 +64,16 @@ class SquaredHinge:
     ([0.666], -1.665)
     """
 
-    def __init__(self, X: NDArray[Any], *, scale: bool = False) -> None:
+    def __init__(self, X: Any, *, scale: bool = False) -> None:
         n, d = X.shape
         self.low, self.span = np.zeros(d), np.ones(d)
+        if sparse.issparse(X):
+            if scale:
+                self.span = abs(X).max(axis=0).toarray().ravel().astype(np.float64)
+                self.span[self.span == 0] = 1.0
+            scaled = X.astype(np.float64) @ sparse.diags_array(1.0 / self.span)
+            self.rows: Any = sparse.csr_array(sparse.hstack([scaled, np.ones((n, 1))]))
+            return
         if scale:
             self.low = X.min(axis=0).astype(np.float64)
             self.span = X.max(axis=0).astype(np.float64) - self.low
@@ -79,8 +91,11 @@ class SquaredHinge:
         It stops when the norm of the gradient is at most ``tol`` times its first value, when a full step does not
         change the active rows (this is the minimum), or when rounding keeps the objective from decreasing further.
         """
-        solution = _newton(self.rows, self._ridge, z.astype(np.float64), C, max_iter, tol)
-        weights, intercepts = self._unscaled(solution[:, None])
+        if sparse.issparse(self.rows) and min(self.rows.shape) > MAX_MATRIX:
+            solution = _newton_cg(self.rows, z.astype(np.float64)[:, None], C, tol)
+        else:
+            solution = _newton(self.rows, self._ridge, z.astype(np.float64), C, max_iter, tol)[:, None]
+        weights, intercepts = self._unscaled(solution)
         return weights[0], float(intercepts[0])
 
     @single_threaded_blas()
@@ -96,7 +111,7 @@ class SquaredHinge:
     @cached_property
     def _ridge(self) -> _Ridge:
         n, columns = self.rows.shape
-        return _Ridge(self.rows.T @ self.rows if columns <= n else self.rows @ self.rows.T)
+        return _Ridge(_gram(self.rows) if columns <= n else _gram(self.rows.T))
 
     def _unscaled(self, solution: Floats) -> tuple[Floats, Floats]:
         weights = solution[:-1].T / self.span
@@ -141,9 +156,9 @@ class _Ridge:
 class _Primal:
     """Solves (X_A' X_A + r I) x = b for a changing set A: rows are added to and subtracted from X_A' X_A."""
 
-    def __init__(self, rows: Floats, ridge: _Ridge) -> None:
+    def __init__(self, rows: Any, ridge: _Ridge) -> None:
         self.rows, self.ridge = rows, ridge
-        self.active, self.gram = np.ones(len(rows), bool), ridge.whole
+        self.active, self.gram = np.ones(rows.shape[0], bool), ridge.whole
 
     def solve(self, active: Mask, right: Floats, C: float) -> Floats:
         if active.all():
@@ -157,8 +172,7 @@ class _Primal:
         return self.ridge.solve(self.gram.copy(), right, C)
 
     def _gram_of(self, chosen: Mask) -> Floats:
-        rows = self.rows[chosen]
-        return rows.T @ rows
+        return _gram(self.rows[chosen])
 
 
 class _Dual:
@@ -168,7 +182,7 @@ class _Dual:
     next step, which starts from the exact gradient at w.
     """
 
-    def __init__(self, rows: Floats, ridge: _Ridge) -> None:
+    def __init__(self, rows: Any, ridge: _Ridge) -> None:
         self.rows, self.ridge = rows, ridge
 
     def solve(self, active: Mask, right: Floats, C: float) -> Floats:
@@ -179,17 +193,17 @@ class _Dual:
             kernel = self.ridge.whole[np.ix_(active, active)]
             coefficients[active] = self.ridge.solve(kernel, coefficients[active], C)
             coefficients[~active] = 0.0
-        return (right - coefficients @ self.rows) / self.ridge.size(C)
+        return (right - self.rows.T @ coefficients) / self.ridge.size(C)
 
 
-def _newton(rows: Floats, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol: float) -> Floats:
+def _newton(rows: Any, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol: float) -> Floats:
     """The minimum (d + 1,) for one bit; the start is w = 0, where all rows are active."""
     hessian = (_Primal if len(ridge.whole) == rows.shape[1] else _Dual)(rows, ridge)
     w, margins = np.zeros(rows.shape[1]), np.zeros(len(z))  # margins: z_i w x_i
     active, stop_at = np.ones(len(z), bool), None
     for _ in range(max_iter):
         slack = np.maximum(1.0 - margins, 0.0)
-        gradient = w - 2.0 * C * ((z * slack) @ rows)
+        gradient = w - 2.0 * C * (rows.T @ (z * slack))
         size = np.linalg.norm(gradient)
         stop_at = tol * size if stop_at is None else stop_at
         if size <= stop_at:
@@ -206,7 +220,7 @@ def _newton(rows: Floats, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol
     return w
 
 
-def _newton_cg(X: Floats, Z: Floats, C: float, tol: float) -> Floats:
+def _newton_cg(X: Any, Z: Floats, C: float, tol: float) -> Floats:
     """The minima (d + 1, n_bits), one per column of Z."""
     W, margins = np.zeros((X.shape[1], Z.shape[1])), np.zeros_like(Z)
     stop_at = None
@@ -227,7 +241,7 @@ def _newton_cg(X: Floats, Z: Floats, C: float, tol: float) -> Floats:
     return W
 
 
-def _cg_direction(X: Floats, gradient: Floats, active: Mask, C: float) -> Floats:
+def _cg_direction(X: Any, gradient: Floats, active: Mask, C: float) -> Floats:
     """-H^-1 gradient by conjugate gradients, separately for each column."""
     step = np.zeros_like(gradient)
     residual = -gradient
@@ -261,6 +275,12 @@ def _line_search(w: Floats, step: Floats, gradient: Floats, margins: Floats, cha
             return length
         length = np.where(too_long, length / 2.0, length)
     return np.where(too_long, 0.0, length)
+
+
+def _gram(rows: Any) -> Floats:
+    """X'X of dense or sparse rows, dense."""
+    product = rows.T @ rows
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
 
 def _dots(A: Floats, B: Floats) -> Floats:
