@@ -248,7 +248,8 @@ class TestSampleWeight:
         assert hasher.score(X[:150], Y[:150]) > 0.95
 
     @pytest.mark.parametrize(
-        ("weight", "message"), [(np.zeros(len(X)), "non-zero|above 0"), (-np.ones(len(X)), "[Nn]egative"), (np.ones(3), "shape")]
+        ("weight", "message"),
+        [(np.zeros(len(X)), "non-zero|above 0"), (-np.ones(len(X)), "[Nn]egative"), (np.ones(3), "shape")],
     )
     def test_bad_weights(self, weight, message):
         with pytest.raises(ValueError, match=message):

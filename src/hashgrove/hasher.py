@@ -76,7 +76,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
     def _fit(self, X: Any, target: Target | None, *, reset: bool = True) -> Self:
         """The template of every `fit`. If it fails, the hasher is as it was before."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             check_parameters(self)
             X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
@@ -88,8 +88,8 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             with single_threaded_blas():
                 self.encoder_ = self._learn(X, supervision, rng)
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
         return self
 
@@ -165,8 +165,9 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
         codes = self.transform(X)
         truth = Target(y).read(codes, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
+        assert isinstance(truth, ClassLabels | Tags)  # y is labels or tags
         codes, truth = codes[truth.known], truth.subset(truth.known)
-        labels: Any = truth.classes if isinstance(truth, ClassLabels) else truth.tags
+        labels: Any = truth.tags if isinstance(truth, Tags) else truth.classes
         settings: dict[str, Any] = {"min_shared": truth.min_shared} if isinstance(truth, Tags) else {}
         n_jobs = getattr(self, "n_jobs", None)
         return evaluate(codes, codes, labels, labels, exclude_self=True, knn=None, n_jobs=n_jobs, **settings).map

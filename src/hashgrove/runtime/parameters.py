@@ -8,7 +8,7 @@ An estimator (hasher, learner, solver, extractor) declares what each of its para
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -81,12 +81,14 @@ class Number(Constraint):
         """Whether ``value`` is a number within the limits."""
         if value is None:
             return self.or_none
-        if not isinstance(value, Real) or isinstance(value, bool | np.bool_) or not np.isfinite(float(value)):
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
             return False
+        number = float(value)
         return (
-            (self.above is None or value > self.above)
-            and (self.low is None or value >= self.low)
-            and (self.below is None or value < self.below)
+            bool(np.isfinite(number))
+            and (self.above is None or number > self.above)
+            and (self.low is None or number >= self.low)
+            and (self.below is None or number < self.below)
         )
 
     def __str__(self) -> str:
@@ -135,44 +137,3 @@ def check_parameters(estimator: Any) -> None:
         declared.update(own)
     for name, constraint in declared.items():
         constraint.check(name, getattr(estimator, name))
-
-
-def check_integer(estimator: Any, name: str, *, at_least: int = 1) -> int:
-    """The parameter ``name`` as an integer of ``at_least`` so much."""
-    value = getattr(estimator, name)
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
-        raise ValueError(f"The {name!r} parameter must be an integer of at least {at_least}. Got {value!r} instead.")
-    return int(value)
-
-
-def check_positive(estimator: Any, name: str, *, or_none: bool = False, or_zero: bool = False) -> float | None:
-    """The parameter ``name`` as a positive, finite number."""
-    value = getattr(estimator, name)
-    if value is None and or_none:
-        return None
-    usable = isinstance(value, Real) and not isinstance(value, bool)
-    if not usable or not (0 < float(value) < np.inf or (or_zero and value == 0)):
-        what = "a number >= 0" if or_zero else "a positive number" + " or None" * or_none
-        raise ValueError(f"The {name!r} parameter must be {what}. Got {value!r} instead.")
-    return float(value)
-
-
-def check_counts(estimator: Any, *names: str, or_none: Collection[str] = ()) -> None:
-    """Check several parameters at once: positive integers, or None where that is allowed."""
-    for name in (*names, *or_none):
-        if getattr(estimator, name) is not None or name not in or_none:
-            check_integer(estimator, name)
-
-
-def check_numbers(estimator: Any, *names: str, or_none: Collection[str] = (), zero: Collection[str] = ()) -> None:
-    """Check several parameters at once: positive numbers, or None, or 0, where that is allowed."""
-    for name in (*names, *or_none, *zero):
-        check_positive(estimator, name, or_none=name in or_none, or_zero=name in zero)
-
-
-def check_choice(estimator: Any, name: str, choices: Collection[Any]) -> Any:
-    """The parameter ``name``, which must be one of ``choices``."""
-    value = getattr(estimator, name)
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        raise ValueError(f"The {name!r} parameter must be one of {list(choices)}. Got {value!r} instead.")
-    return value

@@ -187,8 +187,8 @@ class Tags(Supervision):
         is_similar_to_itself = tags.sum(axis=1) >= self.min_shared
         n_similar = n_dissimilar = 0
         for start, stop in chunks(tags.shape[0], ROWS_PER_CHUNK):
-            enough = np.count_nonzero((tags[start:stop] @ tags.T).data >= self.min_shared)
-            similar = enough - np.count_nonzero(is_similar_to_itself[start:stop])
+            enough = int(np.count_nonzero((tags[start:stop] @ tags.T).data >= self.min_shared))
+            similar = enough - int(np.count_nonzero(is_similar_to_itself[start:stop]))
             n_similar += similar
             n_dissimilar += (stop - start) * (tags.shape[0] - 1) - similar
             if n_similar and n_dissimilar:
