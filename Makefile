@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 
-.PHONY: demo test experiments bench lint types clean
+.PHONY: demo test experiments bench lint types docs clean
 
 $(VENV)/.plot: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,15 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+$(VENV)/.docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the documentation site in site/; any warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs site
+	@echo "Wrote site/index.html"
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache

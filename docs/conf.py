@@ -3,12 +3,22 @@
 The site needs no other host when it is viewed: fonts are those of the system, scripts and styles are copied into it.
 """
 
-from hashgrove import __version__
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import hashgrove
 
 project = "hashgrove"
 author = "The hashgrove developers"
 copyright = author
-release = version = __version__
+release = version = hashgrove.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
@@ -30,3 +40,28 @@ html_title = f"hashgrove {release}"
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"footer_icons": []}
+
+
+class Registry(SphinxDirective):
+    """``.. registry:: hashgrove.baselines.BASELINES`` documents every class of a registry, in the order of the registry.
+
+    With the option ``names`` it only lists the names. A new member of a registry is on these pages by itself.
+    """
+
+    required_arguments = 1
+    option_spec: ClassVar[dict[str, Any]] = {"names": directives.flag}
+
+    def run(self) -> list[nodes.Node]:
+        """Write the directives of autodoc, or the names, and parse them."""
+        module, _, name = self.arguments[0].rpartition(".")
+        registry = getattr(import_module(module), name)
+        if "names" in self.options:
+            return self.parse_text_to_nodes(", ".join(f"``{key}``" for key in registry))
+        homes = {member.__name__: module for member in registry.values()}
+        homes |= {name: "hashgrove" for name in homes if name in hashgrove.__all__}
+        return self.parse_text_to_nodes("\n".join(f".. autoclass:: {home}.{name}" for name, home in homes.items()))
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directive."""
+    app.add_directive("registry", Registry)
