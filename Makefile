@@ -2,52 +2,70 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= auto  # test processes: one per core, at most eight
+PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test experiments bench lint types docs clean
+.PHONY: help demo test coverage package experiments bench lint types clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/.plot: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot]'
+	$(INSTALL) -e '.[plot]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.plot
 
 $(VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(INSTALL) -e '.[bench]'
 	@touch $@ $(VENV)/.plot
-
-demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hashgrove-demo.png
-	$(BIN)/hashgrove demo
-
-test: $(VENV)/.dev  ## all tests
-	$(BIN)/python -m pytest
-
-experiments: $(VENV)/.dev  ## the paper's experiments in small, on embedded data; two minutes
-	$(BIN)/hashgrove bench run all --quick
-
-bench: $(VENV)/.bench  ## every kernel beside its peers: docs/results/speed.md; goes on where it was stopped
-	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))
-
-lint: $(VENV)/.dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-
-types: $(VENV)/.dev
-	$(BIN)/mypy
 
 $(VENV)/.docs: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
+.PHONY: docs
 docs: $(VENV)/.docs  ## build the documentation site in site/; any warning is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs site
 	@echo "Wrote site/index.html"
 
-clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
+demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hashgrove-demo.png
+	$(BIN)/hashgrove demo
+
+test: $(VENV)/.dev  ## run all tests and doctests, one process per core (WORKERS=2 sets their number)
+	$(BIN)/python $(PYTEST)
+
+coverage: $(VENV)/.dev  ## run all tests, and report the lines of the package that none of them runs
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run $(PYTEST)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+
+package: $(VENV)/.dev  ## build the wheel and the sdist in dist/, and try the wheel in a new environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python .ci/check_package.py dist
+
+experiments: $(VENV)/.dev  ## run the paper's experiments in small, on embedded data; takes two minutes
+	$(BIN)/hashgrove bench run all --quick
+
+bench: $(VENV)/.bench  ## time every kernel beside its peers and write docs/results/speed.md; continues where it was stopped
+	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))
+
+lint: $(VENV)/.dev  ## check style and formatting with ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## check types with mypy
+	$(BIN)/mypy
+
+clean:  ## remove everything that the other targets made, the environment included
+	rm -rf $(VENV) dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
