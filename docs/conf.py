@@ -5,6 +5,7 @@ The site needs no other host when it is viewed: fonts are those of the system, s
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -62,6 +63,18 @@ class Registry(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(f".. autoclass:: {home}.{name}" for name, home in homes.items()))
 
 
+def protect_symbols(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Let docstrings say ``n_features_`` and ``|a_ij|`` in plain text, which reStructuredText would take for links."""
+    in_example = False
+    for number, line in enumerate(lines):
+        in_example = line.strip() != "" and (in_example or line.lstrip().startswith(">>>"))
+        if not in_example:
+            parts = re.split(r"(`+[^`]*`+)", line)  # text, quoted, text, quoted, ...
+            parts[::2] = [re.sub(r"(?<=[A-Za-z0-9])_(?!\w)|\|", r"\\\g<0>", text) for text in parts[::2]]
+            lines[number] = "".join(parts)
+
+
 def setup(app: Sphinx) -> None:
-    """Add the directive."""
+    """Add the directive, and the treatment of docstrings after that of napoleon."""
     app.add_directive("registry", Registry)
+    app.connect("autodoc-process-docstring", protect_symbols, priority=900)
