@@ -1,14 +1,34 @@
-"""Shared fixtures: small real data that comes with a dependency, and the folder of large real data, if any."""
+"""Set-up of a test session, and shared fixtures: small real data that comes with a dependency.
+
+The folder of large real data, ``../shared/data``, is optional; tests marked ``data`` are skipped without it.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # There is one worker per core: the threads of BLAS and OpenMP would only get in each other's way. The libraries
+    # read these variables when they are loaded, which the imports below do.
+    os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+
+import numba
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_configure(config):
+    if numba.config.DISABLE_JIT:
+        import interpreted
+
+        interpreted.install_twins()
+        # the integers of a kernel wrap around, which numpy reports and compiled code does not
+        for word in ("overflow", "invalid value", "divide by zero"):
+            config.addinivalue_line("filterwarnings", f"ignore:{word} encountered:RuntimeWarning")
 
 
 def pytest_collection_modifyitems(items):

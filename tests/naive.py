@@ -363,7 +363,7 @@ def pooled(scores, threshold, encoding, pooling, levels):
     return np.concatenate(out)
 
 
-def gist(image, *, orientations, n_blocks, prefilter):
+def gist(image, *, orientations, n_cells, prefilter):
     """GIST of one image (h, w) or (h, w, 3) as in LMgist.m, in float64, one filter after the other.
 
     A colour image gives the values of its three channels one after the other, which share stretch and contrast.
@@ -380,7 +380,7 @@ def gist(image, *, orientations, n_blocks, prefilter):
         for scale, count in enumerate(orientations):
             for number in range(count):
                 response = np.abs(np.fft.ifft2(spectrum * _gabor(padded.shape, scale, count, number)))
-                values += _block_means(response[32:-32, 32:-32], n_blocks)
+                values += _cell_means(response[32:-32, 32:-32], n_cells)
     return np.array(values)
 
 
@@ -407,12 +407,12 @@ def _gabor(shape, scale, count, number):
     return np.exp(-10 * 0.35 * (radius / width / frequency - 1) ** 2 - 2 * sharpness * np.pi * angle**2)
 
 
-def _block_means(response, n_blocks):
-    rows, columns = (np.fix(np.linspace(0, side, n_blocks + 1)).astype(int) for side in response.shape)
+def _cell_means(response, n_cells):
+    rows, columns = (np.fix(np.linspace(0, side, n_cells + 1)).astype(int) for side in response.shape)
     return [
         response[rows[i] : rows[i + 1], columns[j] : columns[j + 1]].mean()
-        for i in range(n_blocks)
-        for j in range(n_blocks)
+        for i in range(n_cells)
+        for j in range(n_cells)
     ]
 
 

@@ -227,7 +227,7 @@ def test_cifar100(tmp_path, place):
         assert list(dataset.names) == names
         np.testing.assert_array_equal(dataset.images, pictures(np.concatenate([*PIXELS100.values()])))
         assert dataset.query.tolist() == [5, 6]
-    with pytest.raises(ValueError, match=r"must be 'fine' or 'coarse'. Got 'both'"):
+    with pytest.raises(ValueError, match=r"must be one of .'fine', 'coarse'.. Got 'both'"):
         entry.read(tmp_path, labels="both")
     with pytest.raises(ValueError, match=r"must be of \[labels\].*Got 'place'"):
         entry.read(tmp_path, place="elsewhere")
@@ -250,13 +250,13 @@ def test_rows_and_files_that_are_missing(tmp_path):
     [
         ({"labels": [1]}, "array 'data' of 1 rows"),
         ({"data": PIXELS["test_batch"], "labels": [1]}, "array 'data' of 1 rows"),
-        ({"data": PIXELS["test_batch"], "labels": ["1", "2"]}, "list of whole numbers"),
+        ({"data": PIXELS["test_batch"], "labels": ["1", "2"]}, "list of integers"),
         ({"data": PIXELS["test_batch"], "labels": [1, 10]}, "from 0 to 9"),
         ({"data": PIXELS["test_batch"][:, :5], "labels": [1, 2]}, "3072 columns"),
         ([1, 2], "no dictionary"),
         ({"data": PIXELS["test_batch"].astype(float), "labels": [1, 2]}, "of 'f8', not of uint8"),
         ({"data": PIXELS["test_batch"][0], "labels": [1, 2]}, "two dimensions"),
-        ({1: 2}, "a int where a str is due"),
+        ({1: 2}, "a int where a str is expected"),
         ({"labels": {1, 2}}, "which is not run"),
     ],
 )

@@ -19,7 +19,7 @@ from hashgrove.runtime.progress import image_progress
 from test_cli import call, fails, run
 
 N = 60
-GIST = ("--orientations", "4,2", "--blocks", "2")
+GIST = ("--orientations", "4,2", "--cells", "2")
 TRAIN = ("--bits", "12", "--trees", "5", "--seed", "0", "--quiet")
 
 
@@ -51,7 +51,7 @@ def here(folder, monkeypatch):
 
 @pytest.fixture(scope="module")
 def X(folder):
-    gist = Gist((4, 2), n_blocks=2)
+    gist = Gist((4, 2), n_cells=2)
     return gist.fit_transform(np.load(folder / "images.npy"))
 
 
@@ -112,7 +112,7 @@ def test_a_model_takes_images(here, X, capsys):
 
 def test_info_shows_the_features(here, capsys):
     out = call(capsys, "info", "m.hashgrove")[1]
-    assert re.search(r"^features\n  name +gist\n  parameters +.*'n_blocks': 2", out, flags=re.MULTILINE)
+    assert re.search(r"^features\n  name +gist\n  parameters +.*'n_cells': 2", out, flags=re.MULTILINE)
 
 
 def test_damaged_files_are_errors_or_skipped(here, X, capsys, tmp_path):
@@ -152,7 +152,7 @@ def test_a_codebook_learns_from_the_images_that_can_be_used(here, capsys, tmp_pa
     nothing = ("features", "codebook", str(tmp_path / "none"), *CODEBOOK, "-o", str(whole), "--on-error", "skip")
     status, _, err = call(capsys, *nothing)
     assert status == 1
-    assert re.fullmatch(r"Warning: [^\n]+; skipped\nError: [^\n]+must have an image among them[^\n]+\n", err)
+    assert re.fullmatch(r"Warning: [^\n]+; skipped\nError: [^\n]+at least one of them must be an image[^\n]+\n", err)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,13 @@ def test_a_codebook_learns_from_the_images_that_can_be_used(here, capsys, tmp_pa
         ("features gist digits -o no/Z.npy", 1, "there is no folder"),
         ("features gist y.npy -o Z.npy", 1, r"y\.npy: images must be uint8 of shape"),
         ("features gist images.npy -o images.npy", 1, "must not be the input file"),
-        ("features gist digits -o Z.npy --orientations 8,x", 2, "must be numbers with ','"),
-        ("features gist digits -o Z.npy --orientations 0", 1, "'orientations' parameter"),
-        ("features gist digits -o Z.npy --colour --size 0", 1, "'image_size' parameter"),
+        ("features gist digits -o Z.npy --orientations 8,x", 2, "'--orientations': must be a whole number, or several"),
+        (
+            "features gist digits -o Z.npy --orientations 0",
+            2,
+            "'--orientations': must be 1 to 16 values, each an integer",
+        ),
+        ("features gist digits -o Z.npy --colour --size 0", 2, "'--size': must be an integer from 1 to 32768"),
         ("features gist empty.txt -o Z.npy", 1, r"empty\.txt: must be a text file with the path"),
         ("features gist net.onnx -o Z.npy", 1, r"net\.onnx: must be"),
         ("features onnx digits -o Z.npy", 2, "Missing option '--network'"),
@@ -202,7 +206,7 @@ def test_names_that_cannot_be_written_are_known_before_the_work(here, capsys):
     assert not Path("W.npy").exists()
 
 
-@pytest.mark.parametrize("command", ["gist", "onnx", "apply"])
+@pytest.mark.parametrize("command", [*features_module.FEATURES, "apply"])
 def test_help_has_an_example(capsys, command):
     status, text, _ = call(capsys, "features", command, "--help")
     assert status == 0

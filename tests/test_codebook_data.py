@@ -47,8 +47,8 @@ def test_missing_features_say_what_makes_them(tmp_path):
 @pytest.mark.parametrize(
     ("features", "n_labels", "match"),
     [
-        ({"shape": (60_000, 11_199)}, 60_000, "must be uint8 of 11200 columns"),
-        ({"dtype": np.int8}, 60_000, "must be uint8 of 11200 columns"),
+        ({"shape": (60_000, 11_199)}, 60_000, "must be uint8 with 11200 columns"),
+        ({"dtype": np.int8}, 60_000, "must be uint8 with 11200 columns"),
         ({}, 59_999, "must have 60000 labels"),
         ({"shape": (49_000, 11_200)}, 49_000, "must have more than 50000 rows"),
         ({"shape": (50_001, 11_200)}, 50_001, "must have 50000 training rows and 10000 queries"),

@@ -260,7 +260,7 @@ def test_lasting_faults(server, path):
     fails("after 5 attempts: 503", server, path)
     assert len(server.seen) == 5
     server.statuses = [404]
-    fails("cannot be had: 404", server, path)
+    fails("cannot be downloaded: 404", server, path)
     assert len(server.seen) == 6
 
 
@@ -288,7 +288,7 @@ def test_other_schemes(server, path, url):
 def test_full_disk(server, path, monkeypatch):
     usage = namedtuple("usage", "free")(1_500_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    fails("1024000 bytes are needed in this folder, and 1500000 are free", server, path)
+    fails("1024000 bytes are needed on this disk, and 1500000 are free", server, path)
     assert not path.exists()
 
 
@@ -334,7 +334,7 @@ class TestFetch:
             fetch("small", root=tmp_path)
 
     def test_what_cannot_be_fetched(self, tmp_path):
-        with pytest.raises(DownloadError, match=r"Unpack espgame.20091111.tar.bz2 yourself, in .*espgame"):
+        with pytest.raises(DownloadError, match=r"Unpack espgame.20091111.tar.bz2 into .*espgame"):
             fetch("espgame", root=tmp_path)
         with pytest.raises(DownloadError, match="comes with scikit-learn"):
             fetch("digits", root=tmp_path)

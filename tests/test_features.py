@@ -16,14 +16,15 @@ from sklearn.utils import get_tags
 
 import naive
 import tiny_onnx
-from hashgrove import LSH, FastHash, Gist, ImageEncoder, LinearSVM, ModelFileError, OnnxFeatures, load, modelfile
+from hashgrove import LSH, FastHash, Gist, ImageEncoder, LinearSVM, ModelFileError, OnnxFeatures, load
 from hashgrove import features as features_module
 from hashgrove.features import FEATURES
 from hashgrove.features.images import ImageFileError
 from hashgrove.features.onnxfile import refuse_external_data
+from hashgrove.storage import modelfile
 
 PARAMETERS = {
-    "gist": {"orientations": (3, 2), "n_blocks": 2, "image_size": 16},
+    "gist": {"orientations": (3, 2), "n_cells": 2, "image_size": 16},
     "onnx": {"output": "scaled", "image_size": 16, "mean": (1.0, 2.0, 3.0), "std": 2.0},
 }
 
@@ -174,7 +175,7 @@ class TestModelFile:
 
     def test_features_that_do_not_fit(self, images, tmp_path):
         hasher = LSH(8, random_state=0).fit(images.reshape(11, -1))
-        with pytest.raises(ValueError, match=r"must give 768 features, as the encoder takes. Got .* of 512"):
+        with pytest.raises(ValueError, match=r"must give 768 features, as the encoder expects. Got .* of 512"):
             hasher.save(tmp_path / "m", features=Gist().fit(images))
         with pytest.raises(NotFittedError):
             hasher.save(tmp_path / "m", features=Gist())
@@ -188,12 +189,12 @@ class TestModelFile:
             ({"name": ["gist"], "parameters": {}}, "unknown features"),
             ({"name": "gist", "parameters": {}}, "have the parameters"),
             ({"name": "gist", "parameters": {"orientations": [10**9]}}, "'orientations' parameter must be"),
-            ({"name": "gist", "parameters": {"n_blocks": "4"}}, "'n_blocks' parameter must be"),
-            ({"name": "gist", "parameters": {"n_blocks": 10**9}}, "'n_blocks' parameter must be"),
+            ({"name": "gist", "parameters": {"n_cells": "4"}}, "'n_cells' parameter must be"),
+            ({"name": "gist", "parameters": {"n_cells": 10**9}}, "'n_cells' parameter must be"),
             ({"name": "gist", "parameters": {"prefilter": None}}, "'prefilter' parameter must be"),
             ({"name": "gist", "parameters": {"colour": 1}}, "'colour' parameter must be"),
             ({"name": "gist", "parameters": {"image_size": [2**40, 3]}}, "'image_size' parameter must be"),
-            ({"name": "gist", "parameters": {"n_blocks": 5}}, "must give 16 features"),
+            ({"name": "gist", "parameters": {"n_cells": 5}}, "must give 16 features"),
         ],
     )
     def test_hostile_headers(self, tmp_path, described, match):
@@ -228,11 +229,11 @@ class TestModelFile:
 
 class TestGist:
     @pytest.mark.parametrize("shape", [(32, 32), (16, 24), (33, 21), (8, 8), (70, 45)])
-    @pytest.mark.parametrize("settings", [{}, {"orientations": (8, 8, 4)}, {"n_blocks": 3, "prefilter": 2.5}])
+    @pytest.mark.parametrize("settings", [{}, {"orientations": (8, 8, 4)}, {"n_cells": 3, "prefilter": 2.5}])
     def test_is_the_slow_truth(self, shape, settings):
         china = load_sample_images().images[0]
         images = np.stack([china[200 : 200 + shape[0], 300 + 60 * i : 300 + 60 * i + shape[1]] for i in range(3)])
-        defaults = {"orientations": (8, 8, 8, 8), "n_blocks": 4, "prefilter": 4.0}
+        defaults = {"orientations": (8, 8, 8, 8), "n_cells": 4, "prefilter": 4.0}
         X = Gist(**settings).fit_transform(images)
         for image, x in zip(images, X, strict=True):
             expected = naive.gist(image.mean(axis=2), **(defaults | settings))
@@ -247,9 +248,9 @@ class TestGist:
         assert Gist(colour=True).fit(images).n_features_ == 1536
 
     def test_colour(self, images):
-        X = Gist((2, 1), n_blocks=2, colour=True).fit_transform(images[:3])
+        X = Gist((2, 1), n_cells=2, colour=True).fit_transform(images[:3])
         for image, x in zip(images, X, strict=False):
-            expected = naive.gist(image, orientations=(2, 1), n_blocks=2, prefilter=4.0)
+            expected = naive.gist(image, orientations=(2, 1), n_cells=2, prefilter=4.0)
             np.testing.assert_allclose(x, expected, rtol=2e-4, atol=5e-6)
         with pytest.raises(ValueError, match="must be RGB images"):
             Gist(colour=True).fit_transform(images[..., 0])
@@ -266,7 +267,7 @@ class TestGist:
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"orientations": ()}, {"orientations": (0,)}, {"orientations": 8}, {"n_blocks": 0}, {"n_blocks": True},
+        [{"orientations": ()}, {"orientations": (0,)}, {"orientations": 8}, {"n_cells": 0}, {"n_cells": True},
          {"prefilter": 0}, {"prefilter": "4"}, {"prefilter": float("nan")}, {"colour": "yes"}, {"image_size": -1}],
     )  # fmt: skip
     def test_wrong_parameters(self, images, wrong):
@@ -279,18 +280,20 @@ class TestGist:
         Image.fromarray(images[0, :10, :10]).save(paths[-1])
         Image.fromarray(images[0, :10, :10]).save(paths[-2])
         for wrong in (paths, [*paths[:16], *paths[-2:]]):
-            with pytest.raises(ImageFileError, match=r"2[01]\.png: must be .*image_size|2[01]\.png: must be 16 x 16"):
+            with pytest.raises(
+                ImageFileError, match=r"2[01]\.png: must have the same size .*image_size|2[01]\.png: must be 16 x 16"
+            ):
                 Gist().fit(wrong).transform(wrong)
         assert Gist(image_size=12).fit_transform(paths).shape == (22, 512)
 
-    def test_fewer_pixels_than_blocks(self):
+    def test_fewer_pixels_than_cells(self):
         with pytest.raises(ValueError, match="at least 4 x 4 pixels"):
             Gist().fit_transform(np.zeros((1, 3, 9), np.uint8))
 
     def test_finds_digits(self):
         """Nearest neighbours by GIST of scaled digits are of the same class."""
         digits = load_digits()
-        X = Gist(n_blocks=3, image_size=16).fit_transform((digits.images[:400] * 15.9).astype(np.uint8))
+        X = Gist(n_cells=3, image_size=16).fit_transform((digits.images[:400] * 15.9).astype(np.uint8))
         distances = ((X[:, None] - X) ** 2).sum(axis=2) + np.diag([np.inf] * 400)
         assert (digits.target[distances.argmin(axis=1)] == digits.target[:400]).mean() > 0.9
 

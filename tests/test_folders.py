@@ -61,7 +61,7 @@ class TestFolder:
         one_line_error(lambda: load_folder(tmp_path), tmp_path, "at least 2 images")
         one_line_error(lambda: load_folder(tmp_path / "a" / "1.png"), tmp_path / "a" / "1.png", "cannot be read")
         touch(tmp_path, "a/2.png")
-        with pytest.raises(ValueError, match=r"'n_query' parameter must be from 1 to 1. Got 2"):
+        with pytest.raises(ValueError, match=r"'n_query' parameter must be an integer from 1 to 1. Got 2"):
             load_folder(tmp_path, n_query=2)
 
     def test_fingerprint_does_not_know_where_the_folder_is(self, tmp_path):
@@ -90,7 +90,7 @@ class TestSun397:
         assert dataset.names == ("a/abbey", "b/bar", "c/church/outdoor")
         assert dataset.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
         assert (len(dataset.train), len(dataset.query)) == (7, 5)
-        with pytest.raises(ValueError, match=r"'n_query' parameter must be from 1 to 11. Got 8000"):
+        with pytest.raises(ValueError, match=r"'n_query' parameter must be an integer from 1 to 11. Got 8000"):
             load("sun397", root=root)
 
     def test_partition(self, root):
@@ -99,7 +99,7 @@ class TestSun397:
         assert names(dataset, dataset.train, top) == ["b/bar/sun_0.jpg", "a/abbey/sun_1.jpg"]
         assert names(dataset, dataset.query, top) == ["c/church/outdoor/sun_3.jpg"]
         assert dataset.y_train.tolist() == [1, 0]
-        with pytest.raises(ValueError, match="must be from 1 to 10"):
+        with pytest.raises(ValueError, match="must be an integer from 1 to 10"):
             load("sun397", root=root, partition=11)
         with pytest.raises(MissingFileError, match=r"Training_02.txt: no such file"):
             load("sun397", root=root, partition=2)
@@ -111,8 +111,8 @@ class TestSun397:
             ("Training_01.txt", "/../../etc/passwd\n", "which is not there"),
             ("Training_01.txt", "/b/bar/sun_0.jpg\n/b/bar/sun_0.jpg\n", "each image once"),
             ("ClassName.txt", "/a/abbey\n/a/abbey\n", "each class once"),
-            ("ClassName.txt", "/a/../../..\n", "as /a/abbey"),
-            ("ClassName.txt", "//etc\n", "as /a/abbey"),
+            ("ClassName.txt", "/a/../../..\n", "in the form /a/abbey"),
+            ("ClassName.txt", "//etc\n", "in the form /a/abbey"),
         ],
     )
     def test_wrong_lists(self, root, file, text, match):

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from damage import damaged, few, one_line_error, reads_or_says_why
-from hashgrove import formats
 from hashgrove.datasets import DATASETS, load
 from hashgrove.datasets.idx import FILES, read_idx
+from hashgrove.storage import formats
 
 RNG = np.random.default_rng(0)
 IMAGES = {
@@ -81,7 +81,7 @@ def test_a_missing_file_is_named(tmp_path):
     [
         ("train-labels-idx1-ubyte", b"", "Got nothing"),
         ("train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0", "IDX file"),
-        ("train-labels-idx1-ubyte", idx([1] * 5, (5,)), "must have 6 labels, one an image. Got 5"),
+        ("train-labels-idx1-ubyte", idx([1] * 5, (5,)), "must have 6 labels, one per image. Got 5"),
         ("train-labels-idx1-ubyte", idx([1] * 5, (6,)), "must hold 6 more bytes"),
         ("train-labels-idx1-ubyte", idx([1] * 7, (6,)), "must end after 6 more bytes"),
         ("train-labels-idx1-ubyte", idx([10] * 6, (6,)), "from 0 to 9. Got 10"),

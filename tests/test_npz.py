@@ -45,11 +45,11 @@ class TestOwn:
     @pytest.mark.parametrize(
         ("arrays", "match"),
         [
-            ({"X": X[:, 0], "y": Y[:, 0]}, "'X' must be numbers of 2 dimensions"),
-            ({"X": X[:, :0], "y": Y[:, 0]}, "'X' must be numbers of 2 dimensions"),
+            ({"X": X[:, 0], "y": Y[:, 0]}, "'X' must be numbers in 2 dimensions"),
+            ({"X": X[:, :0], "y": Y[:, 0]}, "'X' must be numbers in 2 dimensions"),
             ({"X": X.astype(str), "y": Y[:, 0]}, "'X' must be numbers"),
             ({"X": X, "y": Y[:5, 0]}, "'y' must have 20 rows, as the features have. Got 5"),
-            ({"X": X, "Y": Y[None]}, "'Y' must be numbers of 1 or 2 dimensions"),
+            ({"X": X, "Y": Y[None]}, "'Y' must be numbers in 1 or 2 dimensions"),
             ({"X": X[:1], "y": Y[:1, 0]}, "at least 2 rows"),
             ({"X": X, "y": Y[:, 0], "is_test": np.zeros(20, bool)}, "of which 0 are true"),
             ({"X": X, "y": Y[:, 0], "is_test": np.ones(20, bool)}, "of which 20 are true"),
@@ -103,7 +103,7 @@ class TestMeasured:
         stored = entry.read(tmp_path, decode=False).features
         assert stored.dtype == np.float16
         np.testing.assert_array_equal(stored, gist)
-        with pytest.raises(ValueError, match="'features' option must be 'gist' or 'eff'"):
+        with pytest.raises(ValueError, match="'features' parameter must be one of"):
             entry.read(tmp_path, features="sift")
         with pytest.raises(FileError, match=r"must have 7683 training rows and 2493 queries. Got 15 and 5"):
             load("mirflickr14", root=tmp_path)

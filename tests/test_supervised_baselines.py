@@ -13,10 +13,9 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
-from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate, load
+from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate
 from hashgrove.baselines import (
     BASELINES,
     BRE,
@@ -67,31 +66,6 @@ def make(request):
 @pytest.fixture(params=PAIRWISE)
 def make_pairwise(request):
     return QUICK[request.param]
-
-
-@parametrize_with_checks([QUICK[name](4, random_state=0) for name in sorted(QUICK)])
-def test_sklearn_contract(estimator, check):
-    check(estimator)
-
-
-def test_same_seed_same_codes(make):
-    first, same, other = (make(19, random_state=s).fit(X[TRAIN], Y[TRAIN]).transform(X) for s in (0, 0, 1))
-    assert first.shape == (len(X), 3)
-    np.testing.assert_array_equal(first, same)
-    assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "uint8"])
-def test_types_of_features(make, dtype):
-    codes = make(16, random_state=0).fit(X[TRAIN], Y[TRAIN]).transform(X)
-    other = make(16, random_state=0).fit(X[TRAIN].astype(dtype), Y[TRAIN]).transform(X.astype(dtype))
-    assert np.mean(codes == other) > 0.99
-
-
-def test_save_and_load(make, tmp_path):
-    hasher = make(19, random_state=0).fit(X[TRAIN], Y[TRAIN])
-    hasher.save(tmp_path / "m.hashgrove")
-    np.testing.assert_array_equal(load(tmp_path / "m.hashgrove").encode(X), hasher.transform(X))
 
 
 def test_far_from_the_origin(make):

@@ -1,4 +1,4 @@
-"""The commands of data sets: what there is, what is known of one, and its download."""
+"""The command ``hashgrove datasets``: list the data sets, describe one, download one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["datasets"]
 
-root_option = click.option(
-    "--root", metavar="FOLDER", help="Folder of data sets; by default $HASHGROVE_DATA or ~/.cache/hashgrove."
-)
-name_argument = click.argument("name", type=options.DATASETS, metavar="NAME")
+
+def _check_name(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
+    """Refuse a name that is not in the registry, which is imported only now."""
+    from hashgrove.datasets import DATASETS
+
+    if name not in DATASETS:
+        raise click.BadParameter(f"must be one of {', '.join(DATASETS)}. Got {name!r} instead.", ctx, parameter)
+    return name
+
+
+name_argument = click.argument("name", callback=_check_name)
 
 
 @click.group(invoke_without_command=True)
@@ -35,10 +42,10 @@ def datasets(ctx: click.Context) -> None:
 
 
 @datasets.command("list")
-@root_option
+@options.data_folder
 @options.json_style
 def list_(root: str | None, style: str | None) -> None:
-    """List the data sets that `hashgrove.datasets.load` knows, and which of them are here.
+    """List the data sets that `hashgrove.datasets.load` knows, and whether their files are on this machine.
 
     \b
     Example:
@@ -52,18 +59,18 @@ def list_(root: str | None, style: str | None) -> None:
         click.echo(json.dumps([_facts(entry, folder) for entry in DATASETS.values()], indent=2))
         return
     rows = [
-        (entry.name, entry.what, entry.licence, _state(entry, folder), f"{entry.n_train + entry.n_query:,}")
+        (entry.name, entry.description, entry.licence, _state(entry, folder), f"{entry.n_train + entry.n_query:,}")
         for entry in DATASETS.values()
     ]
-    click.echo(format_table(("name", "what", "licence", "here", "rows"), rows, n_left=4))
+    click.echo(format_table(("name", "description", "licence", "here", "rows"), rows, n_left=4))
 
 
 @datasets.command()
 @name_argument
-@root_option
+@options.data_folder
 @options.json_style
 def info(name: str, root: str | None, style: str | None) -> None:
-    """Describe the data set NAME: rows, split, licence, files and where they are expected.
+    """Describe the data set NAME: its rows, split, licence and files, and where the files are expected.
 
     \b
     Example:
@@ -83,11 +90,11 @@ def info(name: str, root: str | None, style: str | None) -> None:
 
 @datasets.command()
 @name_argument
-@root_option
+@options.data_folder
 def fetch(name: str, root: str | None) -> None:
-    """Download the data set NAME, and check it against the published checksum.
+    """Download the data set NAME and check it against the published checksum.
 
-    A download that was interrupted goes on where it stopped.
+    A download that was interrupted continues where it stopped.
 
     \b
     Example:
@@ -108,10 +115,9 @@ def _state(entry: Entry, root: Path) -> str:
 
 def _facts(entry: Entry, root: Path) -> dict[str, Any]:
     found = entry.find(root)
-    is_embedded = not entry.layouts[0].needs
     return {
         "name": entry.name,
-        "what": entry.what,
+        "description": entry.description,
         "rows": entry.n_train + entry.n_query,
         "train": entry.n_train,
         "query": entry.n_query,
@@ -121,6 +127,6 @@ def _facts(entry: Entry, root: Path) -> dict[str, Any]:
         "licence": entry.licence,
         "source": entry.source,
         "here": found is not None,
-        "files": [] if found is None or is_embedded else [str(found[0] / need) for need in found[1].needs],
-        "to_get_it": entry.absence(root) if found is None else None,
+        "files": [] if found is None or entry.is_embedded else [str(found[0] / file) for file in found[1].files],
+        "how_to_get_it": entry.explain_missing(root) if found is None else None,
     }

@@ -1,7 +1,11 @@
-"""The commands that go from images to features: one for each extractor, and one for an extractor from a file."""
+"""The command ``hashgrove features``: one command per extractor in the registry, and one for a saved extractor.
+
+A command is made from its extractor's class: the options from its signature, the help from its docstring.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
+from hashgrove.cli.signature import Settings, SignatureCommand, signature_options
 
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor
@@ -16,12 +21,30 @@ if TYPE_CHECKING:
 __all__ = ["features"]
 
 
-@click.group()
+class _Extractors(click.Group):
+    """A group that has a command for each extractor of `hashgrove.features.FEATURES`, besides its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the extractors, and then of the other commands."""
+        from hashgrove.features import FEATURES
+
+        return [*FEATURES, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of an extractor, or one of the other commands."""
+        from hashgrove.features import FEATURES
+
+        if cmd_name in FEATURES:
+            return _extractor_command(FEATURES[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Extractors)
 def features() -> None:
     """Turn images into a matrix of features.
 
-    IMAGES are a folder, with all folders in it; one image; a text file with a path on each line; or an array of
-    uint8 in a .npy or .npz file, of shape (n, height, width) or (n, height, width, 3).
+    IMAGES is a folder, which is searched with all folders in it; one image; a text file with one path per line; or a
+    uint8 array of shape (n, height, width) or (n, height, width, 3) in a .npy or .npz file.
 
     \b
     Example:
@@ -29,75 +52,51 @@ def features() -> None:
     """
 
 
-def _io(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options that every one of these commands has."""
-    skip = click.Choice(("raise", "skip"))
-    for decorate in (
-        options.threads,
-        click.option("--on-error", type=skip, default="raise", show_default=True, help="On a file that is no image."),
-        click.option("-o", "--output", "target", required=True, metavar="FEATURES", help="The .npy file to write."),
-        click.argument("images"),
-    ):
+_images = click.argument("images")
+_output = click.option("-o", "--output", required=True, metavar="FEATURES", help="The .npy file to write.")
+_on_error = click.option(
+    "--on-error",
+    type=click.Choice(("raise", "skip")),
+    default="raise",
+    show_default=True,
+    help="What to do about a file that is no image: stop with an error, or warn and leave it out.",
+)
+_save = click.option(
+    "--save", metavar="FILE", help="Also write the extractor, for `features apply` and `train --features`."
+)
+
+
+def _extractor_command(extractor: type[FeatureExtractor]) -> click.Command:
+    """The command that computes the features of one kind of extractor."""
+    summary = inspect.cleandoc(extractor.__doc__ or "").split("\n\n")[0]
+    example = f"hashgrove features {extractor.name} images/ -o X.npy {extractor.example_options}".rstrip()
+
+    def run(images: str, output: str, save: str | None, on_error: str, n_jobs: int | None, settings: Settings) -> None:
+        own = settings.of("")
+        if "verbose" in inspect.signature(extractor).parameters:
+            own["verbose"] = 1
+        inputs = tuple(value for value in own.values() if isinstance(value, str))
+        _extract(extractor(**own, n_jobs=n_jobs), images, output, save=save, on_error=on_error, inputs=inputs)
+
+    command: Callable[..., Any] = run
+    for decorate in (options.threads, _on_error, _save, _output, _images):
         command = decorate(command)
-    return command
-
-
-_save = click.option("--save", metavar="FILE", help="Write the extractor, too, for `apply` and `train --features`.")
-
-
-@features.command()
-@_io
-@_save
-@options.gist
-def gist(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
-    """GIST: orientations and scales in the blocks of a grid.
-
-    \b
-    Example:
-      hashgrove features gist images/ -o X.npy --size 128
-    """
-    from hashgrove import Gist
-
-    _extract(Gist(**settings), images, target, save=save, on_error=on_error)
-
-
-@features.command()
-@_io
-@_save
-@options.codebook
-def codebook(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
-    """Codes of all patches by a dictionary that is learned from the images.
-
-    \b
-    Example:
-      hashgrove features codebook images/ -o X.npy --size 32 --type uint8 --seed 0 --save codebook.hashgrove
-    """
-    from hashgrove import Codebook
-
-    _extract(Codebook(**settings, verbose=1), images, target, save=save, on_error=on_error)
-
-
-@features.command()
-@_io
-@_save
-@options.onnx
-def onnx(images: str, target: str, save: str | None, on_error: str, **settings: Any) -> None:
-    """An output of an image network in an ONNX file.
-
-    \b
-    Example:
-      hashgrove features onnx images/ -o X.npy --network net.onnx --size 224 --mean 127 --std 128
-    """
-    from hashgrove import OnnxFeatures
-
-    _extract(OnnxFeatures(**settings), images, target, save=save, on_error=on_error, inputs=(settings["path"],))
+    return click.command(
+        extractor.name,
+        cls=SignatureCommand,
+        derive=lambda: signature_options({"": extractor}),
+        help=f"{summary}\n\n\b\nExample:\n  {example}",
+    )(command)
 
 
 @features.command()
 @click.argument("extractor")
-@_io
-def apply(extractor: str, images: str, target: str, on_error: str, n_jobs: int | None) -> None:
-    """Features by an EXTRACTOR that --save wrote.
+@_images
+@_output
+@_on_error
+@options.threads
+def apply(extractor: str, images: str, output: str, on_error: str, n_jobs: int | None) -> None:
+    """Compute features with an EXTRACTOR that --save wrote.
 
     \b
     Example:
@@ -106,7 +105,7 @@ def apply(extractor: str, images: str, target: str, on_error: str, n_jobs: int |
     from hashgrove.features import load
 
     fitted = load(extractor).set_params(n_jobs=n_jobs)
-    _extract(fitted, images, target, save=None, on_error=on_error, inputs=(extractor,), fit=False)
+    _extract(fitted, images, output, save=None, on_error=on_error, inputs=(extractor,), fit=False)
 
 
 def _extract(
@@ -119,9 +118,10 @@ def _extract(
     inputs: tuple[str, ...] = (),
     fit: bool = True,
 ) -> None:
-    """Fit the extractor, write the features and, where the images are files, the name of each row."""
+    """Fit the extractor, write the features and, if the images are files, the path of the image of each row."""
     options.refuse(not output.endswith(".npy"), f"--output must end in .npy. Got {output!r}.")
-    from hashgrove.cli.inputs import check_output, names_file, read_image_input, usable_images, write_names
+    from hashgrove.cli.images import names_file, read_image_input, usable_images, write_names
+    from hashgrove.cli.inputs import check_output
     from hashgrove.runtime.progress import image_progress
 
     for target in filter(None, (output, save)):

@@ -1,4 +1,4 @@
-"""What the commands read: files checked against each other before long work; errors name the file."""
+"""Files that the commands read. They are checked against each other before long work, and errors name the file."""
 
 from __future__ import annotations
 
@@ -6,43 +6,37 @@ import math
 import os
 import re
 import sys
-import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.cli import options
+from hashgrove.cli.images import encode_images, read_image_input
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.features import load as load_extractor
-from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
 from hashgrove.hasher import load
-from hashgrove.runtime.progress import image_progress
 from hashgrove.runtime.threads import chunks
-from hashgrove.storage.atomic import atomic_write
-from hashgrove.storage.formats import FileError, MissingFileError
-from hashgrove.storage.formats import read as read_array
+from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_codes, read_labels, read_matrix, read_table
 
 __all__ = [
+    "check_min_shared",
     "check_output",
     "encode_file",
-    "names_file",
     "read_database",
     "read_extractor",
-    "read_image_input",
     "read_rows_labels",
-    "read_training",
-    "usable_images",
-    "write_names",
+    "read_supervision",
 ]
 
 CHUNK_BYTES = 2**26  # of features that are read and encoded at a time
 
 
 def check_output(path: str, *, inputs: Iterable[str | None]) -> None:
-    """Refuse an output file that could not be written, or that is an input, before any work is done."""
+    """Refuse, before any work is done, an output file that cannot be written or that is an input."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise FileError(f"{path}: cannot be written: there is no folder {folder}")
@@ -56,44 +50,88 @@ def check_output(path: str, *, inputs: Iterable[str | None]) -> None:
             raise FileError(f"{path}: must not be the input file {name} itself. Give another output.")
 
 
-def read_training(
-    features: str, labels: str | None, label_column: str | None, pairs: str | None
-) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
-    """Features, with labels or tags (from a file or a column) or with pairs; one of these two is None."""
+def check_min_shared(settings: Mapping[str, Any], labels: NDArray[Any] | None) -> None:
+    """Refuse --min-shared for anything but a tag matrix, where it would have no effect."""
+    no_tags = labels is None or labels.ndim == 1
+    options.refuse(no_tags and "min_shared" in settings, "--min-shared is for tags only.")
+
+
+def read_supervision(
+    features: str,
+    *,
+    labels: str | None,
+    label_column: str | None,
+    pairs: str | None,
+    triplets: str | None,
+    unlabelled: str | None,
+    sample_weight: str | None,
+) -> tuple[NDArray[Any], dict[str, Any]]:
+    """Features, and the arguments of `FastHash.fit` that say which of their rows are similar.
+
+    The arguments are only those that were given, of ``y``, ``affinity``, ``triplets``, ``unlabelled`` and
+    ``sample_weight``.
+    """
     X, y = read_table(features, label_column=label_column)
     check_finite(features, X)
-    if pairs is not None:
-        affinity = read_matrix(pairs)
-        check_finite(pairs, affinity)
-        return X, None, affinity
+    found: dict[str, Any] = {}
     if labels is not None:
-        y = read_rows_labels(labels, rows=len(X), of=features)
+        y = read_rows_labels(labels, rows=len(X), of=features, may_be_missing=True)
     elif y is not None:
-        check_finite(features, y)
-    return X, y, None
+        check_finite(features, y, allow_nan=True)
+    if y is not None:
+        found["y"] = y
+    if unlabelled is not None and y is not None:
+        found["unlabelled"] = _as_label(unlabelled, y)
+    for argument, path in (("affinity", pairs), ("triplets", triplets)):
+        if path is not None:
+            found[argument] = read_matrix(path)
+            check_finite(path, found[argument])
+    if sample_weight is not None:
+        found["sample_weight"] = _read_weights(sample_weight, rows=len(X), of=features)
+    return X, found
 
 
-def read_rows_labels(path: str, *, rows: int, of: str) -> NDArray[Any]:
-    """Class labels, shape (rows,), or tags, shape (rows, tags), of the rows of another file."""
+def _as_label(text: str, labels: NDArray[Any]) -> Any:
+    """The value of --unlabelled as a value of the type that the labels have."""
+    if labels.dtype.kind not in "iuf":
+        return text
+    try:
+        return float(text) if labels.dtype.kind == "f" else int(text)
+    except ValueError:
+        options.refuse(True, f"--unlabelled must be a number, as the labels are {labels.dtype}. Got {text!r}.")
+
+
+def _read_weights(path: str, *, rows: int, of: str) -> NDArray[Any]:
+    weights = read_rows_labels(path, rows=rows, of=of)
+    if weights.ndim != 1 or weights.dtype.kind not in "iuf":
+        raise FileError(f"{path}: must be one number per row. Got {weights.dtype} of shape {weights.shape}.")
+    return weights
+
+
+def read_rows_labels(path: str, *, rows: int, of: str, may_be_missing: bool = False) -> NDArray[Any]:
+    """Class labels, shape (rows,), or tags, shape (rows, tags), of the rows of the file ``of``.
+
+    With ``may_be_missing`` a class label may be NaN, which marks a row without a label.
+    """
     labels = read_labels(path)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if len(labels) != rows:
         raise FileError(f"{path}: must have {rows} rows, one for each row of {of}. Got {len(labels)} instead.")
-    check_finite(path, labels)
+    check_finite(path, labels, allow_nan=may_be_missing and labels.ndim == 1)
     return labels
 
 
 def read_database(
     codes: str, queries: str, model: str | None, *, n_jobs: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Codes of the database and of the queries, which are features where a model is given."""
+    """Codes of the database and codes of the queries; with a model, ``queries`` holds features to encode."""
     database = _read_packed(codes, advice="encode them first")
     if model is None:
         found = _read_packed(queries, advice="give --model")
         if found.shape[1] != database.shape[1]:
             raise FileError(
-                f"{queries}: codes must have {database.shape[1]} bytes a row, as {codes} has. "
+                f"{queries}: codes must have {database.shape[1]} bytes per row, as {codes} has. "
                 f"Got {found.shape[1]} instead; if they are features, give --model."
             )
         return database, found
@@ -101,14 +139,14 @@ def read_database(
     width = (encoder.n_bits + 7) // 8
     if database.shape[1] != width:
         raise FileError(
-            f"{codes}: codes must have {width} bytes a row, as the {encoder.n_bits} bits of {model} make. "
+            f"{codes}: codes must have {width} bytes per row, for the {encoder.n_bits} bits of {model}. "
             f"Got {database.shape[1]} instead."
         )
     return database, encode_file(encoder, queries, model=model, n_jobs=n_jobs)[0]
 
 
 def _read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
-    """Packed codes; real numbers are refused even where they are whole, for they are features."""
+    """Packed codes; any type but uint8 is refused, even whole numbers, because such a matrix holds features."""
     if not path.lower().endswith(".csv"):
         matrix = read_matrix(path)
         if matrix.dtype != np.uint8:
@@ -122,33 +160,24 @@ def _read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
 def encode_file(
     encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None
 ) -> tuple[NDArray[np.uint8], list[str] | None]:
-    """Codes of the features or, by an `ImageEncoder`, of the images in a file; for image files, their names."""
+    """Codes of the features in a file or, with an `ImageEncoder`, of images; and the names of image files."""
     if isinstance(encoder, ImageEncoder):
         images = read_image_input(path, or_matrix=True)
         if isinstance(images, list) or images.ndim > 2:
-            return _encode_images(encoder, images, n_jobs), images if isinstance(images, list) else None
+            return encode_images(encoder, images, n_jobs), images if isinstance(images, list) else None
         encoder = encoder.encoder
     return _encode_features(encoder, path, model, n_jobs), None
 
 
-def _encode_images(encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None) -> NDArray[np.uint8]:
-    parts = []
-    with image_progress(len(images)) as show:
-        for done, _, block in encoder.features.blocks(images, n_jobs=n_jobs):
-            parts.append(encoder.encoder.encode(block, n_jobs=n_jobs))
-            show(done)
-    return np.concatenate(parts)
-
-
 def _encode_features(encoder: Encoder, path: str, model: str, n_jobs: int | None) -> NDArray[np.uint8]:
-    """Codes of a matrix that is read chunk by chunk, with a bar where stderr is a terminal."""
+    """Codes of a matrix that is read chunk by chunk, with a progress bar if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
     X = read_matrix(path)
     if X.shape[1] != encoder.n_features:
         raise FileError(
-            f"{path}: must have {encoder.n_features} features a row, as {model} was trained on. "
+            f"{path}: must have {encoder.n_features} features per row, as {model} was trained on. "
             f"Got {X.shape[1]} instead."
         )
     codes = np.empty((len(X), (encoder.n_bits + 7) // 8), np.uint8)
@@ -160,83 +189,14 @@ def _encode_features(encoder: Encoder, path: str, model: str, n_jobs: int | None
     return codes
 
 
-def read_image_input(path: str, *, or_matrix: bool = False) -> NDArray[Any] | list[str]:
-    """Images as the commands take them: an array from a file, or the paths of a folder, an image or a list.
-
-    With ``or_matrix`` the array may be a matrix of features instead.
-    """
-    if os.path.isdir(path):
-        found = list_images(path)
-        if any("\n" in name for name in found):
-            raise FileError(f"{path}: must hold no image with a line break in its name, for names are listed by line.")
-        return found
-    if path.lower().endswith((".csv", ".parquet")) and or_matrix:
-        return read_matrix(path)
-    if not path.lower().endswith(ENDINGS) and not re.search(r"(?i)\.np[yz](:[^/\\]+)?$", path):
-        return _read_list(path)
-    if path.lower().endswith(ENDINGS):
-        return [path]
-    array, _ = read_array(path, None)
-    if (array.dtype != np.uint8 or array.ndim not in (3, 4)) and not (or_matrix and array.ndim == 2):
-        raise FileError(
-            f"{path}: images must be uint8 of shape (n, height, width) or (n, height, width, 3). "
-            f"Got {array.dtype} of shape {array.shape} instead."
-        )
-    return array
-
-
-def _read_list(path: str) -> list[str]:
-    """Paths of a text file, one a line; relative ones are beside the file."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line.rstrip("\r\n") for line in file]
-    except FileNotFoundError as error:
-        raise MissingFileError(f"{path}: no such file or folder") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: must be images, or a text file of their paths. It cannot be read.") from error
-    paths = [os.path.join(os.path.dirname(path), line) for line in lines if line.strip()]
-    if not paths or any("\0" in line for line in paths):
-        raise FileError(f"{path}: must be a text file with the path of an image on each line. Got none.")
-    return paths
-
-
-def usable_images(paths: list[str]) -> list[str]:
-    """Those of the files that are images, with a warning for each other one."""
-    usable = []
-    for path in paths:
-        try:
-            read_image(path)
-            usable.append(path)
-        except ImageFileError as error:
-            warnings.warn(f"{error}; skipped", stacklevel=2)
-    if not usable:
-        raise ImageFileError(f"{paths[0]} and the other files: must have an image among them. None is one.")
-    return usable
-
-
-def names_file(output: str) -> str:
-    """Where the names of the rows of ``output`` are: X.names.txt for X.npy.
-
-    >>> names_file("X.npy")
-    'X.names.txt'
-    """
-    return f"{os.path.splitext(output)[0]}.names.txt"
-
-
-def write_names(output: str, names: list[str]) -> None:
-    """Write the path of the image of each row of ``output``, one a line."""
-    with atomic_write(names_file(output)) as file:
-        file.write("".join(f"{name}\n" for name in names).encode(errors="surrogateescape"))
-
-
 def read_extractor(path: str | None, *, n_features: int, of: str) -> FeatureExtractor | None:
-    """The extractor in a file, if one is given, which must give as many features as ``of`` has."""
+    """The extractor in a file, if one is given; it must give as many features as the file ``of`` has per row."""
     if path is None:
         return None
     extractor = load_extractor(path)
     if extractor.n_features_ != n_features:
         raise FileError(
-            f"{path}: must give {n_features} features, as {of} has in a row. Got {extractor.n_features_} instead."
+            f"{path}: must give {n_features} features, as {of} has per row. Got {extractor.n_features_} instead."
         )
     return extractor
 
@@ -245,14 +205,15 @@ def _rows_per_chunk(X: NDArray[Any]) -> int:
     return max(1, CHUNK_BYTES // (8 * max(1, math.prod(X.shape[1:]))))
 
 
-def check_finite(path: str, array: NDArray[Any], *, first_row: int = 0) -> None:
-    """Refuse NaN and infinity, and say where the first one is."""
+def check_finite(path: str, array: NDArray[Any], *, first_row: int = 0, allow_nan: bool = False) -> None:
+    """Refuse infinity and, unless allowed, NaN, and say where the first one is."""
     if array.dtype.kind != "f":
         return
     for start, stop in chunks(len(array), _rows_per_chunk(array)):
-        wrong = np.argwhere(~np.isfinite(array[start:stop]))
+        part = array[start:stop]
+        wrong = np.argwhere(np.isinf(part) if allow_nan else ~np.isfinite(part))
         if len(wrong):
-            value = array[start:stop][tuple(wrong[0])]
+            value = part[tuple(wrong[0])]
             row = first_row + start + wrong[0][0]
             column = f", column {wrong[0][1]}" if array.ndim == 2 else ""
             raise FileError(f"{path}: must hold finite numbers. Got {value} in row {row}{column}, counted from 0.")

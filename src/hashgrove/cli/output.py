@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON and CSV for programs; all of it on stdout."""
+"""What the commands print on stdout: tables for people, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HIT_COLUMNS = ("query", "rank", "distance", "id")
 
 
 def file_size(n_bytes: int) -> str:
-    """A number of bytes for people.
+    """A number of bytes in the unit that suits its size.
 
     >>> file_size(999), file_size(123_456), file_size(7_100_000)
     ('999 bytes', '123.5 KB', '7.1 MB')
@@ -52,7 +52,7 @@ def format_pairs(rows: Iterable[tuple[str, object]]) -> str:
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_left: int = 1) -> str:
-    """A table of texts, the first ``n_left`` columns to the left and the others to the right.
+    """A table of texts; the first ``n_left`` columns are aligned to the left and the others to the right.
 
     >>> print(format_table(("method", "MAP"), [("ITQ", "0.69"), ("FastHash", "0.98")]))
     method     MAP
@@ -68,7 +68,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_lef
 
 
 def format_training(hasher: FastHash, path: str, seconds: float) -> str:
-    """What came out of a training whose model was saved at ``path``."""
+    """Summary of a training whose model was saved at ``path``."""
     errors = [record.training_error for record in hasher.history_]
     rows = [
         ("model", f"{path} ({file_size(os.path.getsize(path))})"),
@@ -82,15 +82,15 @@ def format_training(hasher: FastHash, path: str, seconds: float) -> str:
 
 
 def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]) -> None:
-    """Print the results of a search, query by query, as they come.
+    """Print the results of a search query by query, as they arrive.
 
     Parameters
     ----------
     hits : iterable of (query, distances, ids)
     style : {"json", "csv"} or None
-        None is a table.
+        None prints a table.
     largest : sequence of 4 int
-        Largest query, rank, distance and id that can occur: they set the widths of the table.
+        Largest query, rank, distance and id that can occur. They determine the widths of the table's columns.
     """
     write = sys.stdout.write
     if style == "json":
@@ -113,7 +113,7 @@ def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]
 
 
 def write_report(report: Report, *, style: str | None) -> None:
-    """Print an evaluation; CSV is one line of names and one of values, and leaves the curves out."""
+    """Print an evaluation. CSV has one line of names and one line of values, without the curves."""
     values = report.to_dict()
     if style == "json":
         print(json.dumps(values, indent=2))
@@ -127,7 +127,7 @@ def write_report(report: Report, *, style: str | None) -> None:
 
 
 def write_header(path: str, n_bytes: int, fields: Mapping[str, Any], *, style: str | None) -> None:
-    """Print what `hashgrove.storage.modelfile.read_header` tells about a model file."""
+    """Print the description of a model file that `hashgrove.storage.modelfile.read_header` gives."""
     if style == "json":
         print(json.dumps({"file": path, "size": n_bytes, **fields}, indent=2))
         return
@@ -141,7 +141,7 @@ def write_header(path: str, n_bytes: int, fields: Mapping[str, Any], *, style: s
 
 
 def _header_rows(header: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """What the header says, and then its groups, such as the parameters."""
+    """Single values of the header first, and then its groups, such as the parameters."""
     groups = {name: value for name, value in header.items() if isinstance(value, dict)}
     rows: list[tuple[str, object]] = [(name, value) for name, value in header.items() if name not in groups]
     for title, group in groups.items():
@@ -150,6 +150,6 @@ def _header_rows(header: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 def _printable(value: object) -> str:
-    """Text of a value from a file, without what a terminal would obey."""
+    """Text of a value from a file, with control characters escaped: a terminal would obey them."""
     text = str(value)
     return text if text.isprintable() else ascii(text)

@@ -1,40 +1,81 @@
-"""Manners of the command line: every error and every warning is one line on stderr."""
+"""How the whole program behaves: commands that load when they are used, errors and warnings of one line each."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
-__all__ = ["Program", "fold"]
+__all__ = ["Program", "join_lines"]
+
+COMPILING = "compiling kernels, once; later runs start at once"
+COMPILING_AGAIN = "compiling kernels, as in every run: no folder to keep them in is writable; set NUMBA_CACHE_DIR"
 
 
-def fold(message: object) -> str:
-    """The text of an error or warning on one line.
+def join_lines(message: object) -> str:
+    """Put the text of an error or warning on one line.
 
-    >>> fold(ValueError("Found array with 0 samples\\n  while 1 is required."))
+    >>> join_lines(ValueError("Found array with 0 samples\\n  while 1 is required."))
     'Found array with 0 samples while 1 is required.'
     """
     return " ".join(str(message).split())
 
 
 class _Interrupted(click.ClickException):
-    exit_code = 130  # 128 + SIGINT, as shells have it
+    exit_code = 130  # 128 + SIGINT, the convention of shells
+
+
+class _CompilationNotice(logging.Handler):
+    """Says on stderr, once, that kernels are being compiled, when the first of them is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it was said."""
+        if not self.said:
+            self.said = True
+            click.echo(COMPILING if getattr(record, "cached", True) else COMPILING_AGAIN, err=True)
 
 
 class Program(click.Group):
-    """Commands whose errors are one line on stderr, with exit code 1 for bad data and 2 for a wrong call."""
+    """Commands that are imported by name, with one line on stderr and exit code 1 or 2 for whatever goes wrong.
+
+    Exit code 1 means that data or files are unusable, 2 that the call itself was wrong. ``names`` are the commands;
+    each is a module in this package that has a command of its own name.
+    """
+
+    def __init__(self, *args: Any, names: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.names = names
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order of the help."""
+        return list(self.names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command ``cmd_name``; None if there is no such command."""
+        if cmd_name not in self.names:
+            return None
+        command: click.Command = getattr(import_module(f"hashgrove.cli.{cmd_name}"), cmd_name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what is wrong with its data or files becomes an error of click."""
+        """Run a command; an exception about its data or files becomes an error of click."""
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # a closed pipe shows here, where it is handled, and not at the end of Python
+            with _compilation_notice():
+                result = super().invoke(ctx)
+            sys.stdout.flush()  # so that a closed pipe is noticed here, where it is handled, and not when Python exits
             return result
         except BrokenPipeError:
-            raise  # click ends quietly
+            raise  # click then ends quietly
         except KeyboardInterrupt as error:
             raise _Interrupted("interrupted") from error
         except MemoryError as error:
@@ -49,9 +90,23 @@ class Program(click.Group):
             try:
                 status = super().main(*args, **{**settings, "standalone_mode": False})
             except click.ClickException as error:
-                click.echo(f"Error: {fold(error.format_message())}{_hint(error)}", err=True)
+                click.echo(f"Error: {join_lines(error.format_message())}{_hint(error)}", err=True)
                 status = error.exit_code
         sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _compilation_notice() -> Iterator[None]:
+    """Tell the user about compilation, which `hashgrove.runtime.compiling` logs; this does not import numba."""
+    logger, notice = logging.getLogger("hashgrove.runtime.compiling"), _CompilationNotice()
+    level = logger.level
+    logger.addHandler(notice)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(notice)
 
 
 def _hint(error: click.ClickException) -> str:
@@ -61,4 +116,4 @@ def _hint(error: click.ClickException) -> str:
 
 
 def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    click.echo(f"Warning: {fold(message)}", err=True)
+    click.echo(f"Warning: {join_lines(message)}", err=True)

@@ -1,24 +1,29 @@
-"""Data sets: the paper's, the ones that stand in for them, and your own; each with labels and a split."""
+"""Data sets with labels and a split: those of the paper, replacements for some of them, and your own.
+
+A new data set is one file with a tuple ``ENTRIES``, and the name of that file in `FAMILIES`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hashgrove.datasets import cifar, codebook, digits, folders, idx, npz, tagprop
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, data_root
 from hashgrove.datasets.download import DownloadError, Progress, download_file
 from hashgrove.datasets.folders import load_folder
 from hashgrove.datasets.npz import load_npz
+from hashgrove.runtime.parameters import OneOf
 from hashgrove.storage.formats import FileError, PathLike, one_line
 
 __all__ = ["DATASETS", "Dataset", "DownloadError", "Entry", "data_root", "fetch", "load", "load_folder", "load_npz"]
 
+FAMILIES = ("digits", "cifar", "idx", "tagprop", "folders", "npz", "codebook")
 DATASETS: dict[str, Entry] = {
-    entry.name: entry for family in (digits, cifar, idx, tagprop, folders, npz, codebook) for entry in family.ENTRIES
+    entry.name: entry for family in FAMILIES for entry in import_module(f"{__name__}.{family}").ENTRIES
 }
 
 
@@ -30,9 +35,9 @@ def load(name: str, *, root: PathLike | None = None, **options: Any) -> Dataset:
     name : str
         One of `DATASETS`; ``hashgrove datasets list`` shows them.
     root : path, optional
-        The folder of data sets. By default the environment variable HASHGROVE_DATA, or ~/.cache/hashgrove.
+        The folder of data sets. By default the environment variable HASHGROVE_DATA, or else ~/.cache/hashgrove.
     **options
-        What the data set lets choose, such as its kind of features; docs/datasets.md has them.
+        Options of the data set, such as which features to load; docs/datasets.md lists them.
 
     Returns
     -------
@@ -41,9 +46,9 @@ def load(name: str, *, root: PathLike | None = None, **options: Any) -> Dataset:
     Raises
     ------
     MissingFileError
-        If the files are not there; it says where they are expected and how to get them.
+        If the files are missing; the message says where they are expected and how to get them.
     FileError
-        If a file is damaged, cut, or not what it should be.
+        If a file is damaged, truncated, or of another kind.
 
     Examples
     --------
@@ -52,8 +57,7 @@ def load(name: str, *, root: PathLike | None = None, **options: Any) -> Dataset:
     >>> load("digits", n_query=100).X_query.shape
     (100, 64)
     """
-    entry, folder = _entry(name), data_root(root)
-    return entry.checked(entry.read(folder, **options), folder)
+    return _entry(name).load(data_root(root), **options)
 
 
 def fetch(
@@ -62,22 +66,22 @@ def fetch(
     root: PathLike | None = None,
     report: Callable[[str], AbstractContextManager[Progress]] = lambda file: nullcontext(lambda done, total: None),
 ) -> list[Path]:
-    """Download the files of a data set, those that are not there yet; an interrupted download goes on where it was.
+    """Download those files of a data set that are missing; an interrupted download continues where it stopped.
 
     Parameters
     ----------
     name : str
         One of `DATASETS` that can be downloaded.
     root : path, optional
-        As in `load`; the files go to a folder of the name of the data set below it, which is made.
+        As in `load`. The files go into a folder below it that is named after the data set; it is created if needed.
     report : callable, optional
-        Given the name of a file, it makes a context manager whose value is called with the bytes that are here and
-        the bytes in all.
+        Takes the name of a file and returns a context manager. The value of the context manager is called with the
+        number of bytes that have arrived and the number of bytes in total.
 
     Returns
     -------
     list of Path
-        The files.
+        The paths of the files.
     """
     entry = _entry(name)
     if not entry.remotes:
@@ -95,6 +99,4 @@ def fetch(
 
 
 def _entry(name: str) -> Entry:
-    if name not in DATASETS:
-        raise ValueError(f"The 'name' parameter must be one of {list(DATASETS)}. Got {name!r} instead.")
-    return DATASETS[name]
+    return DATASETS[OneOf(tuple(DATASETS)).check("name", name)]

@@ -1,4 +1,4 @@
-"""What a data set is: rows with features or images, labels or tags, and the split into training, database and query."""
+"""A data set: rows with features or images, labels or tags, and a split into training rows, database and queries."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hashgrove.runtime.parameters import Integer
+
 __all__ = ["Dataset", "Images", "seeded_split"]
 
 Images = NDArray[np.uint8] | Sequence[str]
 Rows = NDArray[np.int64]
 
-HASHED_BYTES = 2**24  # of an array that are hashed at a time
+HASHED_BYTES = 2**24  # bytes of an array that are hashed at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Rows, their labels, and who trains, who is searched and who asks.
+    """A labelled data set and its split into training rows, database and queries.
 
     Parameters
     ----------
     name : str
         Its name in `hashgrove.datasets.DATASETS`, or the name of a file or folder of your own.
     labels : array of shape (n,) or (n, n_tags)
-        A class for each row; or a tag matrix, not zero where the row has the tag.
+        One class per row; or a tag matrix whose entries are not zero where the row has the tag.
     train, query : int64 arrays
-        Row numbers. No row is in both.
+        Row numbers of the training rows and of the queries. No row is in both.
     features : array of shape (n, n_features), optional
-        One row an item.
+        One row per item.
     images : uint8 array of shape (n, height, width) or (n, height, width, 3), or sequence of paths, optional
-        Files are not decoded here. A data set has features, or images, or both.
+        The images, or their files, which are not decoded here. A data set has features, images or both.
     database : int64 array, optional
-        Row numbers of the items that queries search in. By default the training rows, as in the paper.
+        Row numbers of the items that are searched. By default the training rows, as in the paper.
     names : tuple of str, optional
-        Names of the classes, by number, or of the tags, by column.
+        Names of the classes in the order of their numbers, or of the tags in the order of the columns.
     licence, source : str
-        The terms of the data, and where they come from.
+        Terms of the data, and where they come from.
 
     Examples
     --------
@@ -68,20 +70,20 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.database is None:
             object.__setattr__(self, "database", self.train)
-        for field, what in (("features", self.features), ("images", self.images)):
-            if what is not None and len(what) != len(self.labels):
-                raise ValueError(f"The '{field}' parameter must have {len(self.labels)} rows. Got {len(what)} instead.")
+        for field, rows in (("features", self.features), ("images", self.images)):
+            if rows is not None and len(rows) != len(self.labels):
+                raise ValueError(f"The '{field}' parameter must have {len(self.labels)} rows. Got {len(rows)} instead.")
         if self.features is None and self.images is None:
             raise ValueError("The 'features' or the 'images' parameter must be given. Got neither.")
         for field in ("train", "query", "database"):
             self._check_rows(field)
         if np.intersect1d(self.train, self.query).size:
-            raise ValueError("The 'query' parameter must have no row of 'train'. Got rows that are in both.")
+            raise ValueError("The 'query' parameter must not share rows with 'train'. Got rows that are in both.")
 
     def _check_rows(self, field: str) -> None:
         rows = getattr(self, field)
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(np.unique(rows)) != len(rows):
-            raise ValueError(f"The '{field}' parameter must be row numbers, each once. Got {rows!r} instead.")
+            raise ValueError(f"The '{field}' parameter must be distinct row numbers. Got {rows!r} instead.")
         if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
             raise ValueError(
                 f"The '{field}' parameter must be row numbers from 0 to {len(self) - 1}. "
@@ -124,8 +126,8 @@ class Dataset:
     def _features(self) -> NDArray[Any]:
         if self.features is None:
             raise ValueError(
-                f"The data set {self.name!r} has images and no features. Compute some, one row an image, and pass "
-                f"them to with_features()."
+                f"The data set {self.name!r} has images and no features. Compute features, one row per image, and "
+                f"pass them to with_features()."
             )
         return self.features
 
@@ -141,12 +143,12 @@ class Dataset:
 
     @property
     def X_database(self) -> NDArray[Any]:
-        """Features of the rows to search in."""
+        """Features of the database."""
         return self._features[self._database]
 
     @property
     def y_database(self) -> NDArray[Any]:
-        """Labels or tags of the rows to search in."""
+        """Labels or tags of the database."""
         return self.labels[self._database]
 
     @property
@@ -160,7 +162,7 @@ class Dataset:
         return self.labels[self.query]
 
     def with_features(self, features: ArrayLike) -> Self:
-        """The same data set with these features, one row for each row.
+        """The same data set with other features, one row per item.
 
         Examples
         --------
@@ -174,27 +176,27 @@ class Dataset:
         return replace(self, features=features)
 
     def subset(self, *, n_train: int | None = None, n_query: int | None = None, seed: int = 0) -> Self:
-        """Fewer rows to train on and to ask for, drawn at random; the rows themselves are shared, not copied.
+        """Draw fewer training rows and queries at random; the features and labels are shared, not copied.
 
         Parameters
         ----------
         n_train, n_query : int, optional
-            Rows to keep; all if not given. Where the database is the training rows, it stays so; where it is
-            not, it stays as it is.
+            Number of rows to keep; all if not given. If the database is the training rows, it becomes the new training
+            rows; otherwise it does not change.
         seed : int
             The same seed gives the same rows.
         """
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(Integer(0).check("seed", seed))
         train = _draw(self.train, n_train, "n_train", rng)
         query = _draw(self.query, n_query, "n_query", rng)
         database = train if np.array_equal(self._database, self.train) else self._database
         return replace(self, train=train, query=query, database=database)
 
     def fingerprint(self) -> str:
-        """SHA-256 over rows, labels and split, for the record of an experiment; 64 hexadecimal digits.
+        """SHA-256 of rows, labels and split in 64 hexadecimal digits, to identify the data of an experiment.
 
-        Name, licence and source do not count. Image files count by their names (below the folder that they
-        all share) and sizes, not by their bytes: that would be to read hundreds of gigabytes of ImageNet.
+        Name, licence and source do not count. Image files count by their sizes and their names below the folder that
+        they all share, not by their bytes: for ImageNet that would mean reading hundreds of gigabytes.
 
         Examples
         --------
@@ -220,9 +222,7 @@ class Dataset:
 def _draw(rows: Rows, n: int | None, parameter: str, rng: np.random.Generator) -> Rows:
     if n is None:
         return rows
-    if not 0 < n <= len(rows):
-        raise ValueError(f"The {parameter!r} parameter must be from 1 to {len(rows)}. Got {n} instead.")
-    return np.sort(rng.choice(rows, n, replace=False))
+    return np.sort(rng.choice(rows, Integer(1, len(rows)).check(parameter, n), replace=False))
 
 
 def _hash_array(digest: Any, array: NDArray[Any]) -> None:
@@ -241,7 +241,7 @@ def _file_lines(paths: Sequence[str]) -> list[str]:
 
 
 def seeded_split(n_rows: int, n_query: int | None, *, seed: int) -> tuple[Rows, Rows]:
-    """Training and query rows of data that come without a split: ``n_query`` at random, by default a tenth.
+    """Draw queries for data that come without a split: ``n_query`` random rows, by default a tenth of them.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def seeded_split(n_rows: int, n_query: int | None, *, seed: int) -> tuple[Rows, 
     ([0, 1, 3, 5, 7, 8, 9], [2, 4, 6])
     """
     n_query = max(1, n_rows // 10) if n_query is None else n_query
-    if not 0 < n_query < n_rows:
-        raise ValueError(f"The 'n_query' parameter must be from 1 to {n_rows - 1}. Got {n_query} instead.")
+    Integer(1, n_rows - 1).check("n_query", n_query)
+    Integer(0).check("seed", seed)
     order = np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
     return np.sort(order[n_query:]), np.sort(order[:n_query])

@@ -1,8 +1,8 @@
-"""The "python version" batches of CIFAR, which are pickles, read without unpickling.
+"""Reads the batches of CIFAR's "python version", which are pickles, without unpickling them.
 
-A pickle is a program for a stack machine, and a general machine can call any function. This one knows
-dictionaries, lists, tuples, text, bytes, whole numbers and arrays of uint8, in the few instructions that Python 2
-and 3 write for them, and refuses every other instruction and every other name.
+A pickle is a program for a stack machine, and Python's machine can call any function. The machine here knows only
+dictionaries, lists, tuples, text, bytes, integers and arrays of uint8, in the few instructions that Python 2 and 3
+write for them. It refuses every other instruction and every other name.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ NAMES = {
 
 
 class _Refused(ValueError):
-    """An instruction or a value that a batch has no need of."""
+    """An instruction or a value that does not belong in a batch."""
 
 
 @dataclass(frozen=True)
 class _Name:
-    """A name that a pickle calls; here only a word, never a function."""
+    """A name that a pickle calls; here it is only a word, never a function."""
 
     word: str
 
 
 @dataclass
 class _Made:
-    """What a call made: an array or a type of one, once `BUILD` has given its state."""
+    """The result of a call: an array or the type of one, once `BUILD` has set its state."""
 
     word: str
     value: Any = None
@@ -65,11 +65,11 @@ def read_batch(path: Path, content: bytes) -> dict[str, Any]:
     Returns
     -------
     dict
-        Values are text, lists, or uint8 arrays. Python 2's byte strings are text, one character a byte.
+        Values are text, lists or uint8 arrays. Byte strings of Python 2 become text, one character per byte.
     """
     try:
         batch = _run(content)
-    except (ValueError, IndexError, KeyError, TypeError) as error:  # whatever a damaged program does to the stack
+    except (ValueError, IndexError, KeyError, TypeError) as error:  # a damaged program may do anything to the stack
         raise FileError(f"{path}: must be a batch of CIFAR's python version. {one_line(error)}") from error
     if not isinstance(batch, dict):
         raise FileError(f"{path}: must be a batch of CIFAR's python version. It holds no dictionary.")
@@ -105,7 +105,7 @@ def _run(program: bytes) -> Any:
             _expect(stack[-1], list).extend(values)
         elif name in ("SETITEM", "SETITEMS"):
             values = [stack.pop(), stack.pop()][::-1] if name == "SETITEM" else _pop_to_mark(stack)
-            # Keys are text: to hash nested tuples of a hostile file could overflow the stack of the interpreter.
+            # Keys must be text: hashing the nested tuples of a hostile file could overflow the interpreter's stack.
             keys = [_expect(key, str) for key in values[::2]]
             _expect(stack[-1], dict).update(zip(keys, values[1::2], strict=True))
         elif name in ("GLOBAL", "STACK_GLOBAL"):
@@ -129,7 +129,7 @@ def _run(program: bytes) -> Any:
 
 def _expect(value: Any, kind: type) -> Any:
     if type(value) is not kind:
-        raise _Refused(f"It has a {type(value).__name__} where a {kind.__name__} is due.")
+        raise _Refused(f"It has a {type(value).__name__} where a {kind.__name__} is expected.")
     return value
 
 
@@ -149,7 +149,7 @@ def _pop_to_mark(stack: list[Any]) -> list[Any]:
 
 
 def _call(word: str, arguments: tuple[Any, ...]) -> Any:
-    if word == "encode":  # how Python 3 writes bytes in a form that Python 2 can read
+    if word == "encode":  # Python 3 writes bytes like this so that Python 2 can read them
         text, encoding = map(_text, arguments)
         if encoding not in ("latin1", "latin-1"):
             raise _Refused(f"It has the encoding {encoding!r}.")
@@ -164,7 +164,7 @@ def _call(word: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _array(state: tuple[Any, ...]) -> NDArray[np.uint8]:
-    """An array from numpy's state: version, shape, type, whether it is in Fortran order, bytes."""
+    """Make an array from numpy's state: version, shape, type, whether it is in Fortran order, bytes."""
     _, shape, dtype, fortran, content = state
     if isinstance(content, str):  # a byte string of Python 2
         content = content.encode("latin-1")

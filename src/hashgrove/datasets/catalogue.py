@@ -1,11 +1,11 @@
-"""What is known of a data set before it is read: its files, where they are looked for, and how to get them."""
+"""What is known about a data set before it is read: its files, where they are looked for, and how to get them."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +16,66 @@ __all__ = ["Entry", "Layout", "Remote", "data_root"]
 
 
 def data_root(root: PathLike | None = None) -> Path:
-    """The folder of data sets: ``root``, or else the environment variable HASHGROVE_DATA, or ~/.cache/hashgrove."""
+    """The folder of data sets: ``root``, or else the environment variable HASHGROVE_DATA, or ~/.cache/hashgrove.
+
+    >>> data_root("data")
+    PosixPath('data')
+    """
     return Path(root or os.environ.get("HASHGROVE_DATA") or "~/.cache/hashgrove").expanduser()
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download: its name here, its addresses (tried in turn), published checksum and size in bytes."""
+    """A file to download.
+
+    Attributes
+    ----------
+    file : str
+        Its name on this machine.
+    urls : tuple of str
+        Its addresses, which are tried in turn.
+    checksum : str
+        The published checksum, as "md5:..." or "sha256:...".
+    size : int
+        Its number of bytes.
+    """
 
     file: str
     urls: tuple[str, ...]
-    checksum: str  # "md5:..." or "sha256:..."
+    checksum: str
     size: int
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One form that the files of a data set come in: what must be there, and what reads it.
+    """One form that the files of a data set come in: the files it consists of, and the function that reads them.
 
-    ``read(folder, entry, **options)`` gives the data set. ``needs`` are files or folders (these end in a slash) below
-    ``folder``; none for data that come with a dependency.
+    Attributes
+    ----------
+    files : tuple of str
+        Files or folders (these end in a slash) below the folder of the data set. Empty for data that come with a
+        dependency.
+    read : callable
+        ``read(folder, entry, **options)`` gives the `Dataset`. Its keyword-only parameters are the options of the data
+        set.
     """
 
-    needs: tuple[str, ...]
+    files: tuple[str, ...]
     read: Callable[..., Dataset]
+
+    def missing(self, folder: Path) -> list[str]:
+        """The files that are not in ``folder``."""
+        return [
+            file
+            for file in self.files
+            if not ((folder / file).is_dir() if file.endswith("/") else (folder / file).is_file())
+        ]
+
+    def options(self) -> list[str]:
+        """Names of the reader's options, except those that `functools.partial` has fixed."""
+        parameters = inspect.signature(self.read).parameters.values()
+        fixed = getattr(self.read, "keywords", {})
+        return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in fixed]
 
 
 @dataclass(frozen=True)
@@ -48,26 +84,33 @@ class Entry:
 
     Parameters
     ----------
-    name, what, labels, licence, source : str
-        What it is called, what it holds, what its rows are labelled with, its terms and its home page.
+    name : str
+        Its name in the registry.
+    description : str
+        What it holds, in a few words.
+    labels : str
+        What its rows are labelled with, such as "10 classes".
     n_train, n_query : int
-        Rows to train on (and to search in) and queries.
-    layouts : tuple of Layout
-        The forms that its files come in, the best one first.
+        Number of rows to train on (and to search in), and number of queries.
+    licence, source : str
+        Its terms, and its home page.
     split : str
-        Where the split is from.
+        Where the split into training rows and queries comes from.
+    layouts : tuple of Layout
+        The forms that its files come in, the preferred one first.
     check_rows : bool
-        Whether files with another number of rows are refused: a cut file may look whole otherwise.
+        Whether files with another number of rows are refused; a truncated file may look complete otherwise.
     folders : tuple of str
-        Where below the root the files may be; by default in a folder of the data set's name, or in the root itself.
+        Folders below the root in which the files are looked for. By default a folder named after the data set, and the
+        root itself.
     remotes : tuple of Remote
-        What `hashgrove datasets fetch` downloads; empty for data that users must get themselves.
-    how : str
-        How users get it themselves, in one sentence; ``{place}`` is the folder for it.
+        Files that ``hashgrove datasets fetch`` downloads; empty if users must get the data themselves.
+    instructions : str
+        How users get the data themselves, in one sentence. ``{place}`` stands for the folder to put them in.
     """
 
     name: str
-    what: str
+    description: str
     labels: str
     n_train: int
     n_query: int
@@ -77,62 +120,68 @@ class Entry:
     layouts: tuple[Layout, ...]
     check_rows: bool = True
     folders: tuple[str, ...] = ()
-    remotes: tuple[Remote, ...] = field(default=())
-    how: str = ""
+    remotes: tuple[Remote, ...] = ()
+    instructions: str = ""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the data come with a dependency and need no files."""
+        return not self.layouts[0].files
 
     def places(self, root: Path) -> list[Path]:
         """Folders in which the files are looked for."""
         return [root / folder for folder in self.folders or (self.name, "")]
 
     def find(self, root: Path) -> tuple[Path, Layout] | None:
-        """The folder and the form in which the files are there, or None."""
+        """The folder that has all files of a layout, and that layout; None if there is none."""
         for layout in self.layouts:
             for place in self.places(root):
-                if not _missing(place, layout):
+                if not layout.missing(place):
                     return place, layout
         return None
 
     def options(self) -> list[str]:
         """Names of the options that `load` takes for this data set."""
-        return list(dict.fromkeys(option for layout in self.layouts for option in _options(layout)))
+        return list(dict.fromkeys(option for layout in self.layouts for option in layout.options()))
 
     def dataset(self, **fields: Any) -> Dataset:
         """A `Dataset` of these fields, with the name, licence and source of this entry."""
         return Dataset(name=self.name, licence=self.licence, source=self.source, **fields)
 
-    def read(self, root: Path, **options: Any) -> Dataset:
-        """The data set from the files below ``root``."""
-        found = self.find(root)
-        if found is None:
-            raise MissingFileError(self.absence(root))
-        place, layout = found
-        for option in options:
-            if option not in _options(layout):
-                raise ValueError(
-                    f"The options of {self.name!r} must be of {listed(_options(layout))}, as its files are "
-                    f"{listed(list(layout.needs))}. Got {option!r} instead."
-                )
-        return layout.read(place, self, **options)
-
-    def checked(self, dataset: Dataset, root: Path) -> Dataset:
-        """``dataset``, refused if rows are missing or too many."""
+    def load(self, root: Path, **options: Any) -> Dataset:
+        """Read the data set from the files below ``root``, and refuse it if rows are missing."""
+        dataset = self.read(root, **options)
         rows = len(dataset.train), len(dataset.query)
         if self.check_rows and rows != (self.n_train, self.n_query):
             place, layout = self.find(root) or (root, self.layouts[0])
             raise FileError(
-                f"{place / layout.needs[0]}: {self.name} must have {self.n_train} training rows and {self.n_query} "
+                f"{place / layout.files[0]}: {self.name} must have {self.n_train} training rows and {self.n_query} "
                 f"queries. Got {rows[0]} and {rows[1]} instead."
             )
         return dataset
 
-    def absence(self, root: Path) -> str:
-        """What is missing, where it is expected and how to get it, in one line."""
+    def read(self, root: Path, **options: Any) -> Dataset:
+        """Read the data set from the files below ``root``, however many rows they have."""
+        found = self.find(root)
+        if found is None:
+            raise MissingFileError(self.explain_missing(root))
+        place, layout = found
+        for option in options:
+            if option not in layout.options():
+                raise ValueError(
+                    f"The options of {self.name!r} must be of {listed(layout.options())}, as its files are "
+                    f"{listed(list(layout.files))}. Got {option!r} instead."
+                )
+        return layout.read(place, self, **options)
+
+    def explain_missing(self, root: Path) -> str:
+        """Which files are missing, where they are expected and how to get them, in one line."""
         for place in self.places(root):
             for layout in self.layouts:
-                missing = _missing(place, layout)
-                if len(missing) < len(layout.needs):
+                missing = layout.missing(place)
+                if len(missing) < len(layout.files):
                     return f"{place / missing[0]}: no such file, which {self.name} needs. {self.advice(root)}"
-        forms = " or ".join(listed(list(layout.needs)) for layout in self.layouts)
+        forms = " or ".join(listed(list(layout.files)) for layout in self.layouts)
         places = " or ".join(map(str, self.places(root)))
         return f"{self.places(root)[0]}: no files of {self.name}. Expected {forms} in {places}. {self.advice(root)}"
 
@@ -141,19 +190,4 @@ class Entry:
         if self.remotes:
             at = "" if root == data_root() else f" --root {root}"
             return f"Get it with: hashgrove datasets fetch {self.name}{at}"
-        return f"{self.how.format(place=self.places(root)[0])} Its home is {self.source}"
-
-
-def _options(layout: Layout) -> list[str]:
-    """Keyword-only parameters of the reader, but for those that the layout itself has fixed by `functools.partial`."""
-    parameters = inspect.signature(layout.read).parameters.values()
-    fixed = getattr(layout.read, "keywords", {})
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in fixed]
-
-
-def _missing(place: Path, layout: Layout) -> list[str]:
-    return [need for need in layout.needs if not _is_there(place / need, folder=need.endswith("/"))]
-
-
-def _is_there(path: Path, *, folder: bool) -> bool:
-    return path.is_dir() if folder else path.is_file()
+        return f"{self.instructions.format(place=self.places(root)[0])} Its home is {self.source}"

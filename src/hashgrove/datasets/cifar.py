@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100: the python version, the binary version, or an .npz file of the images of CIFAR-10.
 
-A row of either version is 3072 bytes: 32 x 32 of red, then of green, then of blue. In the binary version the class
-stands before them in one byte; in CIFAR-100 it is the coarse and then the fine class, in two.
+A row of either version is 3072 bytes: 32 x 32 values of red, then of green, then of blue. In the binary version one
+byte with the class comes before them; in CIFAR-100 two bytes, with the coarse class and then the fine class.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.batches import read_batch
 from hashgrove.datasets.catalogue import Entry, Layout, Remote
 from hashgrove.datasets.raw import members
+from hashgrove.runtime.parameters import OneOf
 from hashgrove.storage.formats import FileError, read
 
 __all__ = ["CIFAR10_NAMES", "ENTRIES"]
 
 PIXELS = 3 * 32 * 32
-MEMBER_LIMIT = 2**28  # bytes; the largest file, the training rows of CIFAR-100, has 155 million
+MEMBER_LIMIT = 2**28  # bytes per file; the largest one, the training rows of CIFAR-100, has 155 million
 ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+GRANULARITIES = OneOf(("fine", "coarse"))
 N_CLASSES = {"cifar10": 10, "fine": 100, "coarse": 20}
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -36,14 +38,14 @@ def _python_part(path: Path, content: bytes, key: str) -> Part:
     batch = read_batch(path, content)
     labels, pixels = batch.get(key), batch.get("data")
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-        raise FileError(f"{path}: must have a list of whole numbers {key!r}. It does not.")
+        raise FileError(f"{path}: must have a list of integers {key!r}. It does not.")
     if not isinstance(pixels, np.ndarray) or pixels.shape != (len(labels), PIXELS):
         raise FileError(f"{path}: must have an array 'data' of {len(labels)} rows and {PIXELS} columns. It does not.")
     return pixels, np.array(labels, np.int64)
 
 
 def _binary_part(path: Path, content: bytes, *, width: int, column: int) -> Part:
-    """Rows of ``width`` bytes of classes and then the pixels; the class wanted is in ``column``."""
+    """Rows of ``width`` bytes of classes followed by the pixels; the wanted class is in byte ``column``."""
     if len(content) % (width + PIXELS):
         raise FileError(f"{path}: must have a multiple of {width + PIXELS} bytes. Got {len(content)} bytes.")
     rows = np.frombuffer(content, np.uint8).reshape(-1, width + PIXELS)
@@ -58,7 +60,7 @@ def _assemble(
     names: tuple[str, ...] | None,
     n_classes: int,
 ) -> Dataset:
-    """The rows of ``files``, of which the last one holds the queries."""
+    """Put the rows of ``files`` together; the last file holds the queries."""
     parts: dict[str, Part] = {}
     for file, content in members(path, files, limit=MEMBER_LIMIT):
         parts[file] = pixels, labels = convert(path / file, content)
@@ -92,7 +94,7 @@ def _read_npz(folder: Path, entry: Entry) -> Dataset:
     if images.shape[1:] != (32, 32, 3) or images.dtype != np.uint8:
         raise FileError(f"{path}: 'images' must be uint8 of shape (n, 32, 32, 3). Got {images.dtype} {images.shape}.")
     if labels.shape != images.shape[:1] or labels.dtype.kind not in "iu" or (labels.size and labels.max() > 9):
-        raise FileError(f"{path}: 'labels' must be {len(images)} whole numbers from 0 to 9. They are not.")
+        raise FileError(f"{path}: 'labels' must be {len(images)} integers from 0 to 9. They are not.")
     n_train = len(labels) * 5 // 6
     return entry.dataset(
         images=images,
@@ -109,13 +111,8 @@ def _names_of(labels: str, *, found: Any, path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check_labels(labels: str) -> None:
-    if labels not in ("fine", "coarse"):
-        raise ValueError(f"The 'labels' option must be 'fine' or 'coarse'. Got {labels!r} instead.")
-
-
 def _read_python100(folder: Path, entry: Entry, place: str, *, labels: str = "fine") -> Dataset:
-    _check_labels(labels)
+    GRANULARITIES.check("labels", labels)
     path = folder / place
     [(_, content)] = members(path, ("meta",), limit=MEMBER_LIMIT)
     found = read_batch(path / "meta", content).get(f"{labels}_label_names", ())
@@ -125,7 +122,7 @@ def _read_python100(folder: Path, entry: Entry, place: str, *, labels: str = "fi
 
 
 def _read_binary100(folder: Path, entry: Entry, place: str, *, labels: str = "fine") -> Dataset:
-    _check_labels(labels)
+    GRANULARITIES.check("labels", labels)
     path = folder / place
     file = f"{labels}_label_names.txt"
     [(_, content)] = members(path, (file,), limit=MEMBER_LIMIT)
@@ -135,7 +132,7 @@ def _read_binary100(folder: Path, entry: Entry, place: str, *, labels: str = "fi
 
 
 def _layouts(read: Callable[..., Dataset], archive: str, folder: str, files: tuple[str, ...]) -> tuple[Layout, ...]:
-    """The archive as it is published, and the folder that it unpacks to."""
+    """Two layouts: the archive as it is published, and the folder that it unpacks to."""
     return (
         Layout((archive,), partial(read, place=archive)),
         Layout(tuple(f"{folder}/{file}" for file in files), partial(read, place=folder)),
@@ -145,13 +142,13 @@ def _layouts(read: Callable[..., Dataset], archive: str, folder: str, files: tup
 ENTRIES = (
     Entry(
         name="cifar10",
-        what="things, 32x32 colour images",
+        description="objects, 32x32 colour images",
         labels="10 classes",
         n_train=50_000,
         n_query=10_000,
         licence="not stated",
         source=f"{ADDRESS}cifar.html",
-        split="given: the test batch are the queries",
+        split="given: the test batch is the queries",
         layouts=(
             *_layouts(_read_python, "cifar-10-python.tar.gz", "cifar-10-batches-py", (*CIFAR10_BATCHES, "test_batch")),
             *_layouts(
@@ -173,13 +170,13 @@ ENTRIES = (
     ),
     Entry(
         name="cifar100",
-        what="things, 32x32 colour images",
+        description="objects, 32x32 colour images",
         labels="100 classes, or 20 coarse ones",
         n_train=50_000,
         n_query=10_000,
         licence="not stated",
         source=f"{ADDRESS}cifar.html",
-        split="given: test are the queries",
+        split="given: the test rows are the queries",
         layouts=(
             *_layouts(_read_python100, "cifar-100-python.tar.gz", "cifar-100-python", ("meta", "train", "test")),
             *_layouts(

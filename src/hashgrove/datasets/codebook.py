@@ -1,4 +1,4 @@
-"""Codebook features of CIFAR-10, the paper's high-dimensional ones: a .npy file of bytes beside the labels."""
+"""Codebook features of CIFAR-10, as in the paper: a .npy file of bytes, and a file of labels beside it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from hashgrove.storage.formats import FileError, read
 __all__ = ["ENTRIES"]
 
 N_TRAIN = 50_000
-LABELS = {"cifar10.npz": "labels", "cifar10_gist512_u8.npz": "y"}  # files of the same rows, and their array of labels
+LABELS = {
+    "cifar10.npz": "labels",
+    "cifar10_gist512_u8.npz": "y",
+}  # files that hold the labels of the same rows, and the name of their array
 
 
 def _read(folder: Path, entry: Entry, file: str, n_features: int, labels: str) -> Dataset:
-    """The features stay on disk, memory-mapped, until rows of them are used."""
+    """Read labels and memory-mapped features; a row of features is read from disk when it is used."""
     X, y = read(folder / file, None)[0], read(f"{folder / labels}:{LABELS[labels]}", None)[0]
     if X.dtype != np.uint8 or X.ndim != 2 or X.shape[1] != n_features:
-        raise FileError(f"{folder / file}: must be uint8 of {n_features} columns. Got {X.dtype} of shape {X.shape}.")
+        raise FileError(f"{folder / file}: must be uint8 with {n_features} columns. Got {X.dtype} of shape {X.shape}.")
     if y.shape != X.shape[:1] or y.dtype.kind not in "iu":
-        raise FileError(f"{folder / labels}: must have {len(X)} labels, one a row of {file}. Got shape {y.shape}.")
+        raise FileError(f"{folder / labels}: must have {len(X)} labels, one per row of {file}. Got shape {y.shape}.")
     if not len(X) > N_TRAIN:
         raise FileError(f"{folder / file}: must have more than {N_TRAIN} rows. Got {len(X)}.")
     return entry.dataset(
@@ -41,17 +44,18 @@ def _entry(n_atoms: int) -> Entry:
     file = f"cifar10_codebook{n_features}_u8.npy"
     return Entry(
         name=f"cifar10-codebook{n_atoms}",
-        what=f"CIFAR-10 by a codebook, {n_features} features",
+        description=f"CIFAR-10, {n_features} codebook features",
         labels="10 classes",
         n_train=N_TRAIN,
         n_query=10_000,
         licence="not stated",
         source="https://www.cs.toronto.edu/~kriz/cifar.html; features computed by this project",
-        split="given: CIFAR-10's test batch are the queries",
+        split="given: CIFAR-10's test batch is the queries",
         layouts=tuple(
             Layout((file, labels), partial(_read, file=file, n_features=n_features, labels=labels)) for labels in LABELS
         ),
-        how=f"Make {file} with: hashgrove features codebook; and put it in {{place}} with a file of the labels.",
+        instructions=f"Make {file} with `hashgrove features codebook`, and put it in {{place}} with one of "
+        f"{', '.join(LABELS)}.",
     )
 
 

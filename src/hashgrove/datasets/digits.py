@@ -1,4 +1,4 @@
-"""The handwritten digits that come with scikit-learn: data for examples, without files and without network."""
+"""The handwritten digits that come with scikit-learn: data for examples that need no files and no network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _read(folder: Path, entry: Entry, *, n_query: int = 597, seed: int = 0) -> D
     return entry.dataset(features=X, labels=y.astype(np.int64), names=tuple("0123456789"), train=train, query=query)
 
 
-# what a digit is, besides itself: tags that digits share in part, as images share words
+# properties of digits: tags that some digits share, as images share words
 TAGS = {
     "even": "02468", "odd": "13579", "small": "01234", "large": "56789", "prime": "2357", "square": "0149",
     "threefold": "0369", "a loop": "0689", "straight lines only": "147", "an open curve": "2356",
@@ -37,28 +37,28 @@ def _read_tags(folder: Path, entry: Entry, *, n_query: int = 597, seed: int = 0)
 ENTRIES = (
     Entry(
         name="digits",
-        what="handwritten digits, 8x8 grey values as features",
+        description="handwritten digits, 8x8 grey values as features",
         labels="10 classes",
         n_train=1_200,
         n_query=597,
         licence="CC BY 4.0",
         source="https://archive.ics.uci.edu/dataset/80",
-        split="none: 597 queries by seed",
+        split="none: 597 queries drawn by seed",
         layouts=(Layout((), _read),),
         check_rows=False,
-        how="It comes with scikit-learn.",
+        instructions="It comes with scikit-learn.",
     ),
     Entry(
         name="digits-tags",
-        what="the same digits, with tags such as 'even' and 'a loop'",
+        description="the same digits, with tags such as 'even' and 'a loop'",
         labels="10 tags",
         n_train=1_200,
         n_query=597,
         licence="CC BY 4.0",
         source="https://archive.ics.uci.edu/dataset/80",
-        split="none: 597 queries by seed",
+        split="none: 597 queries drawn by seed",
         layouts=(Layout((), _read_tags),),
         check_rows=False,
-        how="It comes with scikit-learn.",
+        instructions="It comes with scikit-learn.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Downloads over HTTP: resumed where they stopped, tried again after a fault, kept only if the checksum is right.
+"""Downloads over HTTP that continue where they stopped, retry after a fault, and check the published checksum.
 
-What has arrived is in NAME.part, and what identifies its version (ETag or Last-Modified) in NAME.part.version, until
-the file is whole.
+Until a file is complete, the bytes that have arrived are in NAME.part, and the version of the file on the server (ETag
+or Last-Modified) is in NAME.part.version.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from hashgrove.storage.formats import FileError, one_line
 
 __all__ = ["DownloadError", "Progress", "download_file", "has_checksum"]
 
-Progress = Callable[[int, int], None]  # bytes that are here, bytes in all
+Progress = Callable[[int, int], None]  # called with the bytes that have arrived and the bytes in total
 
 CHUNK = 2**18
-TIMEOUT = 30.0  # seconds without a byte
-ATTEMPTS = 5  # in a row that bring nothing
-BACKOFF = 1.0  # seconds before the second attempt; doubled each time
+TIMEOUT = 30.0  # seconds to wait for a byte
+ATTEMPTS = 5  # attempts in a row without a new byte before giving up
+BACKOFF = 1.0  # seconds before the second attempt; doubled for each further one
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-SPARE = 2**20  # bytes of the disk that are left free
+SPARE = 2**20  # bytes that stay free on the disk
 
 
 class DownloadError(FileError):
-    """A file that could not be had; one line with its address."""
+    """A download that failed; the message is one line with the address."""
 
 
 class _Passing(Exception):
-    """A fault that another attempt may not meet."""
+    """A fault that may not happen again in another attempt."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,20 @@ class _Job:
 def download_file(
     urls: Iterable[str], path: Path, *, checksum: str, size: int, progress: Progress = lambda done, total: None
 ) -> None:
-    """Download a file, unless it is there already.
+    """Download a file, unless it already exists with the right checksum.
 
     Parameters
     ----------
     urls : iterable of str
-        Addresses of the same file, http or https; the next one is tried where one fails for good.
+        Addresses of the same file, http or https; if one fails for good, the next one is tried.
     path : Path
-        Where it goes, in a folder that exists. It appears there when it is whole and its checksum is right.
+        Where the file goes, in a folder that exists. It appears there when it is complete and its checksum is right.
     checksum : str
         ``"md5:..."`` or ``"sha256:..."``.
     size : int
         Its number of bytes.
     progress : callable
-        Called with the bytes that are here and the bytes in all.
+        Called with the number of bytes that have arrived and the number of bytes in total.
     """
     if path.is_file() and has_checksum(path, checksum):
         return
@@ -89,7 +89,7 @@ def download_file(
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
-    """Whether the bytes of a file have this checksum."""
+    """Whether a file has this checksum, "md5:..." or "sha256:..."."""
     method, _, expected = checksum.partition(":")
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest() == expected
@@ -97,14 +97,16 @@ def has_checksum(path: Path, checksum: str) -> bool:
 
 def _get_checked(job: _Job, checksum: str) -> None:
     while True:
-        resumed = _have(job) > 0
+        resumed = _bytes_here(job) > 0
         _get(job)
         if has_checksum(job.part, checksum):
             break
         _discard(job)
         if not resumed:
-            raise DownloadError(f"{job.url}: must have the checksum {checksum}. What came has not, and was removed.")
-        # The part was left by another run, and may have been of another file: once more, from the start.
+            raise DownloadError(
+                f"{job.url}: must have the checksum {checksum}. The download has another one and was removed."
+            )
+        # The part was left by an earlier run and may belong to another version of the file: start again.
     with _disk(job.path):
         with open(job.part, "rb") as file:
             os.fsync(file.fileno())
@@ -114,14 +116,14 @@ def _get_checked(job: _Job, checksum: str) -> None:
 
 @contextmanager
 def _disk(path: Path) -> Iterator[None]:
-    """Tell faults of the disk from those of the network: they are no reason to try again."""
+    """Turn faults of the disk into a DownloadError, because another attempt does not help."""
     try:
         yield
     except OSError as error:
         raise DownloadError(f"{path}: cannot be written: {error.strerror or one_line(error)}") from error
 
 
-def _have(job: _Job) -> int:
+def _bytes_here(job: _Job) -> int:
     return job.part.stat().st_size if job.part.is_file() else 0
 
 
@@ -132,21 +134,23 @@ def _discard(job: _Job) -> None:
 
 
 def _get(job: _Job) -> None:
-    """Complete the part, in as many attempts as it takes while they bring something."""
-    if _have(job) > job.size:
+    """Complete the part; gives up after `ATTEMPTS` attempts in a row without a new byte."""
+    if _bytes_here(job) > job.size:
         _discard(job)
-    most, fruitless = _have(job), 0
-    while _have(job) != job.size:
+    most, fruitless = _bytes_here(job), 0
+    while _bytes_here(job) != job.size:
         try:
             _attempt(job)
             return
-        except (_Passing, http.client.HTTPException, OSError) as error:  # urllib's errors are of OSError
+        except (_Passing, http.client.HTTPException, OSError) as error:  # errors of urllib are OSErrors
             if _is_final(error):
-                raise DownloadError(f"{job.url}: cannot be had: {_reason(error)}") from error
-            fruitless = 0 if _have(job) > most else fruitless + 1
-            most = max(most, _have(job))
+                raise DownloadError(f"{job.url}: cannot be downloaded: {_reason(error)}") from error
+            fruitless = 0 if _bytes_here(job) > most else fruitless + 1
+            most = max(most, _bytes_here(job))
             if fruitless == ATTEMPTS:
-                raise DownloadError(f"{job.url}: cannot be had, after {ATTEMPTS} attempts: {_reason(error)}") from error
+                raise DownloadError(
+                    f"{job.url}: cannot be downloaded, after {ATTEMPTS} attempts: {_reason(error)}"
+                ) from error
             time.sleep(BACKOFF * 2 ** max(fruitless - 1, 0))
 
 
@@ -157,7 +161,7 @@ def _is_final(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the dressing of urllib."""
+    """What went wrong, without the text that urllib puts around it."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"[:200]
     reason = getattr(error, "reason", None)
@@ -165,8 +169,8 @@ def _reason(error: Exception) -> str:
 
 
 def _attempt(job: _Job) -> None:
-    """One request, for what is missing; returns when the part is whole."""
-    have = _have(job)
+    """Request the missing bytes once; returns when the part is complete."""
+    have = _bytes_here(job)
     headers = {"User-Agent": f"hashgrove/{__version__}", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
@@ -182,12 +186,12 @@ def _attempt(job: _Job) -> None:
     with response:
         if response.status == http.HTTPStatus.PARTIAL_CONTENT and _starts_at(response, have):
             _receive(job, response, have)
-        elif response.status == http.HTTPStatus.OK:  # no ranges here, or the file has changed
+        elif response.status == http.HTTPStatus.OK:  # the server does not support ranges, or the file has changed
             _discard(job)
             _receive(job, response, 0)
         else:
             _discard(job)
-            raise _Passing(f"the answer {response.status} is not what was asked for")
+            raise _Passing(f"the server answered {response.status} to a request for a range of bytes")
 
 
 def _starts_at(response: Any, have: int) -> bool:
@@ -213,7 +217,7 @@ def _receive(job: _Job, response: Any, have: int) -> None:
 
 
 def _remember_version(job: _Job, version: str) -> None:
-    """Keep what tells whether the file has changed; a weak ETag tells "much the same", which is not enough."""
+    """Keep the version of the file on the server; a weak ETag is not kept, as it does not mean equal bytes."""
     with _disk(job.version):
         job.version.unlink(missing_ok=True)
         if version and not version.startswith("W/") and version.isprintable() and len(version) < 256:
@@ -224,12 +228,12 @@ def _check_room(job: _Job, have: int) -> None:
     free = shutil.disk_usage(job.path.parent).free
     if free < job.size - have + SPARE:
         raise DownloadError(
-            f"{job.path}: cannot be written: {job.size - have} bytes are needed in this folder, and {free} are free"
+            f"{job.path}: cannot be written: {job.size - have} bytes are needed on this disk, and {free} are free"
         )
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to http and https only: urllib itself would go to ftp, too."""
+    """Follows redirects to http and https only; urllib itself would also follow them to ftp."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if urlsplit(newurl).scheme not in ("http", "https"):
@@ -238,7 +242,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """An opener that knows http, https and proxies, and no other scheme (no files of this machine, no ftp)."""
+    """An opener for http, https and proxies, but for no other scheme: no local files, no ftp."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

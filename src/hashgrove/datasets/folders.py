@@ -1,4 +1,4 @@
-"""Folders of image files: SUN397, ILSVRC2012, and any folder with one folder a class. Files are listed, not decoded."""
+"""Folders of image files: SUN397, ILSVRC2012, and any folder with one folder per class. Files are not decoded."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset, seeded_split
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.raw import read_lines
+from hashgrove.runtime.parameters import Integer
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 
 __all__ = ["ENTRIES", "IMAGE_ENDINGS", "load_folder"]
@@ -21,24 +22,24 @@ QUERY_FOLDERS = ("query", "test", "val")
 
 
 def load_folder(path: PathLike, *, n_query: int | None = None, seed: int = 0) -> Dataset:
-    """A data set of your own: a folder of image files, with one folder a class.
+    """Load a folder of your own image files, with one folder per class.
 
-    If the folder holds ``train`` and one of ``query``, ``test`` and ``val``, these hold the folders of the
-    classes, and are the split. Otherwise queries are drawn at random.
+    If the folder holds ``train`` and one of ``query``, ``test`` and ``val``, these are the split, and each of them
+    holds the folders of the classes. Otherwise queries are drawn at random.
 
     Parameters
     ----------
     path : path
-        The folder. Names that begin with a dot are left out, and so are files that are no images.
+        The folder. Files that are no images and names that begin with a dot are left out.
     n_query : int, optional
-        Number of queries where the folder has no split; by default a tenth of the images.
+        Number of queries if the folder has no split; by default a tenth of the images.
     seed : int
         The same seed draws the same queries.
 
     Returns
     -------
     Dataset
-        Its images are paths, sorted by class and name; a class is a number, by the order of the names.
+        Its images are paths, sorted by class and name. A class is a number, in the order of the classes' names.
 
     Examples
     --------
@@ -61,7 +62,9 @@ def load_folder(path: PathLike, *, n_query: int | None = None, seed: int = 0) ->
         names = _folders(folder / "train")
         strange = sorted(set(_folders(folder / queries[0])) - set(names))
         if strange:
-            raise FileError(f"{folder / queries[0]}: classes must be those of train. Got {strange[0]!r} as well.")
+            raise FileError(
+                f"{folder / queries[0]}: classes must be those of train. Got {strange[0]!r}, which train does not have."
+            )
         images, labels = _class_images(folder / "train", names)
         more, more_labels = _class_images(folder / queries[0], names)
         train, query = np.arange(len(images)), np.arange(len(images), len(images) + len(more))
@@ -88,7 +91,7 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _class_images(folder: Path, names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Paths of the images in the folders ``names``, and the number of their folder; a folder may lack."""
+    """Paths of the images in the folders ``names``, and the number of each image's folder; folders may be missing."""
     images: list[str] = []
     counts = []
     for name in names:
@@ -99,7 +102,7 @@ def _class_images(folder: Path, names: Sequence[str]) -> tuple[tuple[str, ...], 
         images += sorted(found)
         counts.append(len(found))
     if not images:
-        raise FileError(f"{folder}: must hold folders of images, one a class. Got no image.")
+        raise FileError(f"{folder}: must hold folders of images, one per class. Got no image.")
     return tuple(images), np.repeat(np.arange(len(names)), counts)
 
 
@@ -109,25 +112,24 @@ def _is_image(name: str) -> bool:
 
 def _split(folder: Path, n_rows: int, n_query: int | None, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if n_rows < 2:
-        raise FileError(f"{folder}: must hold at least 2 images, one to train on and one to ask for. Got {n_rows}.")
+        raise FileError(f"{folder}: must hold at least 2 images, one to train on and one query. Got {n_rows}.")
     return seeded_split(n_rows, n_query, seed=seed)
 
 
 def _read_sun(
     folder: Path, entry: Entry, *, partition: int | None = None, n_query: int = 8000, seed: int = 0
 ) -> Dataset:
-    """SUN397: the paper's protocol of 8,000 queries at random, or one of the ten partitions of its authors."""
+    """Read SUN397, with the paper's protocol of 8,000 random queries or one of the ten partitions of its authors."""
     top = folder / "SUN397"
     listing = _sun_list(folder, "ClassName.txt")
     names = [line.removeprefix("/") for line in read_lines(listing)]
     if any(".." in name.split("/") or name.startswith("/") for name in names) or len(set(names)) != len(names):
-        raise FileError(f"{listing}: must list each class once, as /a/abbey. It does not.")
+        raise FileError(f"{listing}: must list each class once, in the form /a/abbey. It does not.")
     images, labels = _class_images(top, names)
     if partition is None:
         train, query = _split(top, len(labels), n_query, seed)
     else:
-        if partition not in range(1, 11):
-            raise ValueError(f"The 'partition' option must be from 1 to 10, or None. Got {partition!r} instead.")
+        Integer(1, 10, or_none=True).check("partition", partition)
         row_of = {os.path.relpath(image, top).replace(os.sep, "/"): row for row, image in enumerate(images)}
         train, query = (_listed_rows(folder, row_of, f"{part}_{partition:02}.txt") for part in ("Training", "Testing"))
         common = np.intersect1d(train, query)
@@ -137,13 +139,13 @@ def _read_sun(
 
 
 def _sun_list(folder: Path, file: str) -> Path:
-    """Where a list of SUN397 is: some are in the archive of the images, others in that of the partitions."""
+    """Path of a list of SUN397; some are in the archive of the images, others in that of the partitions."""
     places = [folder / "Partitions" / file, folder / "SUN397" / file, folder / file]
     return next((place for place in places if place.is_file()), places[0])
 
 
 def _listed_rows(folder: Path, row_of: dict[str, int], file: str) -> NDArray[np.int64]:
-    """Rows of the images that a list of SUN397 names, one a line as /a/abbey/sun_x.jpg."""
+    """Rows of the images in a list of SUN397, which has one image per line in the form /a/abbey/sun_x.jpg."""
     path = _sun_list(folder, file)
     rows = []
     for line in read_lines(path):
@@ -156,7 +158,7 @@ def _listed_rows(folder: Path, row_of: dict[str, int], file: str) -> NDArray[np.
 
 
 def _read_ilsvrc(folder: Path, entry: Entry) -> Dataset:
-    """ILSVRC2012: the training images are the database, the validation images the queries, as in the paper."""
+    """Read ILSVRC2012; as in the paper, training images are the database and validation images the queries."""
     names = _folders(folder / "train")
     images, labels = _class_images(folder / "train", names)
     if (folder / "val.txt").is_file():
@@ -173,7 +175,7 @@ def _read_ilsvrc(folder: Path, entry: Entry) -> Dataset:
 
 
 def _listed_queries(folder: Path, names: list[str]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Validation images and classes from lines "file class"; a class is a wnid, or its number in the order of wnids."""
+    """Validation images and classes from lines "file class"; a class is a wnid or its number in the order of wnids."""
     path = folder / "val.txt"
     synsets = read_lines(folder / "synsets.txt") if (folder / "synsets.txt").is_file() else names
     number_of = {name: number for number, name in enumerate(names)}
@@ -184,7 +186,7 @@ def _listed_queries(folder: Path, names: list[str]) -> tuple[tuple[str, ...], ND
             kind = synsets[int(kind)]
         file = file.strip().rpartition("/")[2]
         if kind not in number_of and kind in synsets:
-            continue  # a class that is left out here, as in the paper's ImageNet-50
+            continue  # a class that is missing here, as most are in the paper's ImageNet-50
         if kind not in number_of or not _is_image(file):
             raise FileError(f"{path}: must have lines of an image and its class in train. Got {line[:100]!r} instead.")
         images.append(str(folder / "val" / file))
@@ -200,21 +202,21 @@ def _listed_queries(folder: Path, names: list[str]) -> tuple[tuple[str, ...], ND
 ENTRIES = (
     Entry(
         name="sun397",
-        what="scenes, image files",
+        description="scenes, image files",
         labels="397 classes",
         n_train=100_754,
         n_query=8_000,
         licence="not stated",
         source="https://vision.princeton.edu/projects/2010/SUN/",
-        split="8,000 queries by seed (the paper's protocol), or partition=1 to 10",
+        split="8,000 queries drawn by seed (the paper's protocol), or partition=1 to 10",
         layouts=(Layout(("SUN397/",), _read_sun),),
         check_rows=False,
-        how="Unpack SUN397.tar.gz yourself, in {place}, and Partitions.zip (ClassName.txt, Training_01.txt, ...) "
-        "in {place}/Partitions.",
+        instructions="Unpack SUN397.tar.gz into {place}, and Partitions.zip (ClassName.txt, Training_01.txt, ...) "
+        "into {place}/Partitions.",
     ),
     Entry(
         name="ilsvrc2012",
-        what="ImageNet, image files",
+        description="ImageNet, image files",
         labels="1000 classes",
         n_train=1_281_167,
         n_query=50_000,
@@ -224,7 +226,7 @@ ENTRIES = (
         layouts=(Layout(("train/", "val/"), _read_ilsvrc),),
         check_rows=False,
         folders=("ilsvrc2012",),
-        how="Unpack the images yourself, in {place}, as train/n01440764/*.JPEG and val/*.JPEG with the list val.txt, "
+        instructions="Unpack the images into {place}, as train/n01440764/*.JPEG and val/*.JPEG with the list val.txt, "
         "or as val/n01440764/*.JPEG.",
     ),
 )

@@ -1,6 +1,6 @@
 """MNIST and Fashion-MNIST, in the IDX format: two zero bytes, type, number of dimensions, sizes, then the values.
 
-The only type read is 8, unsigned bytes; the sizes are big-endian and have 4 bytes each.
+The only type that is read is 8, unsigned bytes. The sizes are big-endian and have 4 bytes each.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _read(folder: Path, entry: Entry, suffix: str) -> Dataset:
     labels = [read_idx(path, ndim=1) for path in paths[1::2]]
     for path, part, part_labels in zip(paths[1::2], images, labels, strict=True):
         if len(part) != len(part_labels):
-            raise FileError(f"{path}: must have {len(part)} labels, one an image. Got {len(part_labels)} instead.")
+            raise FileError(f"{path}: must have {len(part)} labels, one per image. Got {len(part_labels)} instead.")
         if part_labels.size and part_labels.max() >= len(DIGITS):
             raise FileError(f"{path}: labels must be from 0 to 9. Got {part_labels.max()} instead.")
     if images[0].shape[1:] != images[1].shape[1:]:
@@ -102,13 +102,13 @@ def _remotes(addresses: tuple[str, ...], published: tuple[tuple[str, int], ...])
 ENTRIES = (
     Entry(
         name="mnist",
-        what="handwritten digits, 28x28 grey images",
+        description="handwritten digits, 28x28 grey images",
         labels="10 classes",
         n_train=60_000,
         n_query=10_000,
         licence="CC BY-SA 3.0",
         source="http://yann.lecun.com/exdb/mnist/",
-        split="given: t10k are the queries",
+        split="given: the t10k rows are the queries",
         layouts=LAYOUTS,
         folders=("mnist", "MNIST/raw"),
         remotes=_remotes(
@@ -123,13 +123,13 @@ ENTRIES = (
     ),
     Entry(
         name="fashion-mnist",
-        what="clothes, 28x28 grey images",
+        description="clothes, 28x28 grey images",
         labels="10 classes",
         n_train=60_000,
         n_query=10_000,
         licence="MIT",
         source="https://github.com/zalandoresearch/fashion-mnist",
-        split="given: t10k are the queries",
+        split="given: the t10k rows are the queries",
         layouts=LAYOUTS,
         folders=("fashion-mnist", "FashionMNIST/raw"),
         remotes=_remotes(

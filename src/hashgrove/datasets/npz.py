@@ -1,6 +1,7 @@
-"""Arrays in .npz files: any of your own, and the features that this project measures on.
+"""Arrays in .npz files: your own, and the features that this project uses for its experiments.
 
-Features that end in ``_u8`` are stored as bytes, with ``lo`` and ``scale`` a column: value = byte * scale + lo.
+Arrays whose names end in ``_u8`` store features as bytes, with ``lo`` and ``scale`` per column: value = byte * scale +
+lo.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset, seeded_split
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.cifar import CIFAR10_NAMES
+from hashgrove.runtime.parameters import OneOf
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line, read
 
 __all__ = ["ENTRIES", "load_npz"]
@@ -32,19 +34,20 @@ def load_npz(
     n_query: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """A data set of your own: arrays in an .npz file.
+    """Load a data set of your own from the arrays in an .npz file.
 
     Parameters
     ----------
     path : path
         The file.
     features, labels, names : str, optional
-        What the arrays are called in it: features (n, n_features); classes (n,) or tags (n, n_tags), by default
-        ``y`` or ``Y``, whichever is there; names of classes or tags.
+        Names of the arrays in the file: features (n, n_features); classes (n,) or tags (n, n_tags), by default ``y`` or
+        ``Y``, whichever exists; names of classes or tags.
     is_test : str, optional
-        Array (n,) that is true, or 1, for queries. By default ``is_test`` if it is there; otherwise queries are drawn.
+        Name of an array (n,) that is true or 1 for queries. By default ``is_test`` if it exists; otherwise queries are
+        drawn at random.
     n_query : int, optional
-        Number of queries where they are drawn; by default a tenth of the rows.
+        Number of queries if they are drawn; by default a tenth of the rows.
     seed : int
         The same seed draws the same queries.
 
@@ -68,7 +71,7 @@ def load_npz(
         train, query = _given_split(file, is_test, n_rows=len(X))
     else:
         if len(X) < 2:
-            raise FileError(f"{file}: must have at least 2 rows, one to train on and one to ask for. Got {len(X)}.")
+            raise FileError(f"{file}: must have at least 2 rows, one to train on and one query. Got {len(X)}.")
         train, query = seeded_split(len(X), n_query, seed=seed)
     return Dataset(name=file.stem, features=X, train=train, query=query, source=str(path), **fields)
 
@@ -89,7 +92,7 @@ def _array(path: Path, name: str, kinds: str, *, ndim: tuple[int, ...]) -> NDArr
     array = read(f"{path}:{name}", None)[0]
     if array.dtype.kind not in kinds or array.ndim not in ndim or 0 in array.shape[1:]:
         raise FileError(
-            f"{path}: {name!r} must be {'text' if kinds == 'U' else 'numbers'} of {' or '.join(map(str, ndim))} "
+            f"{path}: {name!r} must be {'text' if kinds == 'U' else 'numbers'} in {' or '.join(map(str, ndim))} "
             f"dimensions. Got {array.dtype} of shape {array.shape}."
         )
     return array
@@ -118,18 +121,18 @@ def _given_split(path: Path, is_test: str, *, n_rows: int) -> tuple[NDArray[np.i
 
 
 def _decoded(path: Path, prefix: str, codes: NDArray[Any]) -> NDArray[np.float32]:
-    """Values of features that are stored as bytes: ``codes`` * scale + lo."""
+    """Values of features that are stored as bytes, ``codes`` * scale + lo."""
     X = codes.astype(np.float32)
     for name, apply in ((f"{prefix}scale", np.multiply), (f"{prefix}lo", np.add)):
         step = _array(path, name, "f", ndim=(1,))
         if len(step) != X.shape[1]:
-            raise FileError(f"{path}: {name!r} must have {X.shape[1]} values, one a column. Got {len(step)} instead.")
+            raise FileError(f"{path}: {name!r} must have {X.shape[1]} values, one per column. Got {len(step)} instead.")
         apply(X, step.astype(np.float32), out=X)
     return X
 
 
 def _read_features(folder: Path, entry: Entry, file: str, n_train: int, *, decode: bool = True) -> Dataset:
-    """Features of CIFAR-10: the first ``n_train`` rows are for training."""
+    """Read features of CIFAR-10; the first ``n_train`` rows are for training."""
     path = folder / file
     codes = _array(path, "X", "u", ndim=(2,))
     y = _labels(path, "y", None, n_rows=len(codes))["labels"]
@@ -145,21 +148,20 @@ def _read_features(folder: Path, entry: Entry, file: str, n_train: int, *, decod
 
 
 def _read_deep(folder: Path, entry: Entry, file: str, names: str, *, decode: bool = True) -> Dataset:
-    """Deep features as bytes, with a given split."""
+    """Read deep features that are stored as bytes, with a given split."""
     return _given(folder / file, entry, names, "eff", decode)
 
 
 def _read_two(
     folder: Path, entry: Entry, file: str, names: str, *, features: str = "gist", decode: bool = True
 ) -> Dataset:
-    """GIST as 16-bit reals and deep features as bytes, with a given split."""
-    if features not in ("gist", "eff"):
-        raise ValueError(f"The 'features' option must be 'gist' or 'eff'. Got {features!r} instead.")
+    """Read GIST (16-bit floats) or deep features (bytes), with a given split."""
+    OneOf(("gist", "eff")).check("features", features)
     return _given(folder / file, entry, names, features, decode)
 
 
 def _given(path: Path, entry: Entry, names: str, features: str, decode: bool) -> Dataset:
-    """``decode`` makes float32 of either kind of features; without it they are as they are stored."""
+    """Read features and a given split; ``decode`` converts features to float32, otherwise they stay as stored."""
     array = "gist" if features == "gist" else f"{features}_u8"
     raw = load_npz(path, features=array, names=names)
     X = raw.features
@@ -179,59 +181,59 @@ def _entry(file: str, read_file: Callable[..., Dataset], n_train: int, n_query: 
         n_train=n_train,
         n_query=n_query,
         layouts=(Layout((file,), read_file),),
-        how=f"Put {file} in {{place}}.",
+        instructions=f"Put {file} in {{place}}.",
         **{"licence": "not stated", **more},
     )
 
 
-def _cifar_features(name: str, file: str, what: str) -> Entry:
+def _cifar_features(name: str, file: str, description: str) -> Entry:
     return _entry(
         file, partial(_read_features, file=file, n_train=50_000), 50_000, 10_000,
-        name=name, what=what, labels="10 classes", split="given: CIFAR-10's test batch are the queries",
+        name=name, description=description, labels="10 classes", split="given: CIFAR-10's test batch is the queries",
         source="https://www.cs.toronto.edu/~kriz/cifar.html; features computed by this project",
     )  # fmt: skip
 
 
-def _unsplit(name: str, file: str, n_train: int, n_query: int, *, what: str, labels: str, source: str) -> Entry:
+def _unsplit(name: str, file: str, n_train: int, n_query: int, *, description: str, labels: str, source: str) -> Entry:
     return _entry(
         file, partial(_read_unsplit, file=file), n_train, n_query,
-        name=name, what=what, labels=labels, source=source,
-        split="none: a tenth of the rows are queries, by seed", check_rows=False,
+        name=name, description=description, labels=labels, source=source,
+        split="none: a tenth of the rows are queries, drawn by seed", check_rows=False,
     )  # fmt: skip
 
 
-GIVEN = "given: is_test are the queries"
+GIVEN = "given: rows with is_test are the queries"
 MULAN = "https://mulan.sourceforge.net/datasets-mlc.html"
 
 ENTRIES = (
-    _cifar_features("cifar10-gist", "cifar10_gist512_u8.npz", "CIFAR-10 as GIST, 512 features"),
-    _cifar_features("cifar10-effnet", "cifar10_effnetlite0_1280_u8.npz", "CIFAR-10 by EfficientNet, 1280 features"),
+    _cifar_features("cifar10-gist", "cifar10_gist512_u8.npz", "CIFAR-10, 512 GIST features"),
+    _cifar_features("cifar10-effnet", "cifar10_effnetlite0_1280_u8.npz", "CIFAR-10, 1280 EfficientNet features"),
     _entry(
         "mirflickr14.npz", partial(_read_two, file="mirflickr14.npz", names="names"), 7_683, 2_493,
-        name="mirflickr14", what="part of MIRFLICKR, GIST or EfficientNet", labels="14 tags", split=GIVEN,
-        source="https://press.liacs.nl/mirflickr/; features computed by this project",
+        name="mirflickr14", description="part of MIRFLICKR, GIST or EfficientNet features", labels="14 tags",
+        split=GIVEN, source="https://press.liacs.nl/mirflickr/; features computed by this project",
     ),
     _entry(
         "corel5k.npz", partial(_read_two, file="corel5k.npz", names="words"), 4_500, 499,
-        name="corel5k", what="photographs of Corel 5k, GIST or EfficientNet", labels="374 tags", split=GIVEN,
-        source="Duygulu et al., ECCV 2002; features computed by this project",
+        name="corel5k", description="photographs of Corel 5k, GIST or EfficientNet features", labels="374 tags",
+        split=GIVEN, source="Duygulu et al., ECCV 2002; features computed by this project",
     ),
     _entry(
         "tinyimagenet100_eff.npz", partial(_read_deep, file="tinyimagenet100_eff.npz", names="wnids"), 20_000, 5_000,
-        name="tinyimagenet100", what="part of Tiny ImageNet, EfficientNet", labels="100 classes", split=GIVEN,
-        source="http://cs231n.stanford.edu/tiny-imagenet-200.zip; features computed by this project",
+        name="tinyimagenet100", description="part of Tiny ImageNet, EfficientNet features", labels="100 classes",
+        split=GIVEN, source="http://cs231n.stanford.edu/tiny-imagenet-200.zip; features computed by this project",
     ),
     _unsplit(
         "corel16k001-bow", "corel16k001_bow.npz", 12_390, 1_376,
-        what="Corel 16k, 500 visual words", labels="153 tags", source=MULAN,
+        description="Corel 16k, 500 visual words", labels="153 tags", source=MULAN,
     ),
     _unsplit(
         "corel5k-bow", "corel5k_bow_mulan.npz", 4_500, 500,
-        what="Corel 5k, 499 visual words", labels="374 tags", source=MULAN,
+        description="Corel 5k, 499 visual words", labels="374 tags", source=MULAN,
     ),
     _unsplit(
         "mirflickr-pml", "mirflickr_pml5000.npz", 4_500, 500,
-        what="part of MIRFLICKR, 100 features", labels="7 tags",
+        description="part of MIRFLICKR, 100 features", labels="7 tags",
         source="a public multi-label collection",
     ),
 )  # fmt: skip

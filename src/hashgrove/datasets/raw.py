@@ -1,4 +1,4 @@
-"""Bytes from untrusted files: never more than a limit, never fewer than declared, and errors that name the file."""
+"""Reads bytes of untrusted files: at most a limit, at least what the file declares, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hashgrove.storage.formats import FileError, MissingFileError, check_fits_me
 
 __all__ = ["members", "open_file", "read_array", "read_lines"]
 
-DEFLATE_RATIO = 1032  # deflate packs at most this many bytes into one: a bound on what a .gz file can hold
-LINES_LIMIT = 2**28  # bytes of a list of names
-UNPACKED_LIMIT = 2**30  # bytes of an archive of CIFAR, headers and all; the real ones have 0.19 GB
+DEFLATE_RATIO = 1032  # deflate packs at most this many bytes into one, which bounds what a .gz file can hold
+LINES_LIMIT = 2**28  # bytes of a text file
+UNPACKED_LIMIT = 2**30  # bytes of an unpacked archive of CIFAR with its headers; the real ones have 0.19 GB
 
 
 @contextmanager
 def open_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, unpacking it if its name ends in .gz; any failure to read it is one line that names it."""
+    """Open a file, and unpack it if its name ends in .gz; any failure becomes an error of one line that names it."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path) as unpacked:
@@ -45,7 +45,7 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_array(path: Path, file: IO[bytes], size: int) -> NDArray[np.uint8]:
-    """The next ``size`` bytes, which must be the last ones; checked against the size of the file before allocation."""
+    """Read the next ``size`` bytes, which must be the last ones; the file's size is checked before allocation."""
     stored = os.path.getsize(path)
     largest = stored * DEFLATE_RATIO if path.suffix == ".gz" else stored - file.tell()
     if size > largest:
@@ -60,12 +60,12 @@ def read_array(path: Path, file: IO[bytes], size: int) -> NDArray[np.uint8]:
             raise FileError(f"{path}: must hold {size} more bytes, as its header declares. Got {done}.")
         done += n_read
     if file.read(1):
-        raise FileError(f"{path}: must end after {size} more bytes, as its header declares. It goes on.")
+        raise FileError(f"{path}: must end after {size} more bytes, as its header declares. It is longer.")
     return array
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not empty, without the spaces around them."""
+    """The lines of a text file that are not empty, without surrounding spaces."""
     with open_file(path) as file:
         content = file.read(LINES_LIMIT + 1)
     if len(content) > LINES_LIMIT:
@@ -78,9 +78,9 @@ def read_lines(path: Path) -> list[str]:
 
 
 def members(path: Path, names: Collection[str], *, limit: int) -> Iterator[tuple[str, bytes]]:
-    """Contents of the files called ``names``, each at most ``limit`` bytes, in a folder or in a .tar.gz archive.
+    """Contents of the files ``names``, each of at most ``limit`` bytes, in a folder or in a .tar.gz archive.
 
-    An archive is read from its start to its end and nothing is unpacked to disk; folders in it do not matter.
+    An archive is read from start to end, and nothing is unpacked to disk. The folders inside it do not matter.
     """
     found = set()
     for name, content in (_folder if path.is_dir() else _archive)(path, names, limit):
@@ -109,7 +109,7 @@ def _archive(path: Path, names: Collection[str], limit: int) -> Iterator[tuple[s
                     continue
                 _check_limit(path / name, member.size, limit)
                 content = archive.extractfile(member)
-                assert content is not None  # as it is a regular file
+                assert content is not None  # because it is a regular file
                 yield name, content.read()
     except FileError:
         raise
@@ -123,7 +123,7 @@ def _check_limit(path: Path, size: int, limit: int) -> None:
 
 
 class _Limited(io.RawIOBase):
-    """A stream that refuses to go on for ever, as some small .gz files would."""
+    """A stream of limited length, because a small .gz file may unpack to an endless one."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path, self._file, self._left = path, file, UNPACKED_LIMIT
@@ -132,5 +132,5 @@ class _Limited(io.RawIOBase):
         part = self._file.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(part)
         if self._left < 0:
-            raise FileError(f"{self._path}: must unpack to at most {UNPACKED_LIMIT} bytes. It goes on.")
+            raise FileError(f"{self._path}: must unpack to at most {UNPACKED_LIMIT} bytes. It is longer.")
         return part

@@ -1,7 +1,7 @@
 """The tagged images of TagProp (Guillaumin et al., ICCV 2009): annotations and features in INRIA's vector files.
 
-A vector file is a row after the other, each with its length in front of it: .hvecs has 16-bit whole numbers and
-lengths, .hvecs32 32-bit ones, .fvec 32-bit reals after a 32-bit length; all are little-endian. The files are
+A vector file holds one row after the other, each preceded by its length. A .hvecs file has 16-bit integers and lengths,
+a .hvecs32 file 32-bit ones, and a .fvec file 32-bit floats and lengths; all are little-endian. The files are
 NAME_{train,test}_{annot,Gist,DenseSift,...}, and NAME_dictionary.txt with the tags.
 """
 
@@ -19,11 +19,16 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.raw import open_file, read_lines
+from hashgrove.runtime.parameters import OneOf, Several
 from hashgrove.storage.formats import FileError, one_line
 
 __all__ = ["ENTRIES", "FEATURES", "read_vectors"]
 
-TYPES = {".hvecs": ("<u2", "<u2"), ".hvecs32": ("<u4", "<u4"), ".fvec": ("<u4", "<f4")}  # of length, of values
+TYPES = {
+    ".hvecs": ("<u2", "<u2"),
+    ".hvecs32": ("<u4", "<u4"),
+    ".fvec": ("<u4", "<f4"),
+}  # types of the length and of the values
 FEATURES = {
     **dict.fromkeys(
         [
@@ -39,7 +44,7 @@ PARTS = ("train", "test")
 
 
 def read_vectors(path: Path) -> NDArray[Any]:
-    """Read a file of vectors of one length; its ending says what numbers they are.
+    """Read a file of vectors of the same length; the ending of its name gives the type of the numbers.
 
     Examples
     --------
@@ -57,7 +62,7 @@ def read_vectors(path: Path) -> NDArray[Any]:
         row = head.itemsize + length * kind.itemsize
         if length == 0 or size % row:
             raise FileError(
-                f"{path}: must be vectors, each with its length in front of it. Got {size} bytes, and "
+                f"{path}: must be vectors, each preceded by its length. Got {size} bytes, and "
                 f"{length} as the first length."
             )
         file.seek(0)
@@ -72,7 +77,7 @@ def read_vectors(path: Path) -> NDArray[Any]:
 
 
 def _read_matrix(path: Path) -> NDArray[Any]:
-    """A text file of numbers, one line a row."""
+    """Read a text file of numbers, one line per row."""
     lines = [line.replace(",", " ") for line in read_lines(path)]
     if not lines:
         raise FileError(f"{path}: must be rows of numbers. Got an empty file.")
@@ -97,9 +102,8 @@ def _read(folder: Path, entry: Entry, stem: str, *, features: str | Sequence[str
 def _read_mirflickr(
     folder: Path, entry: Entry, stem: str, *, features: str | Sequence[str] = "Gist", labels: str = "tags"
 ) -> Dataset:
-    """MIRFLICKR has the tags of its users, and 38 classes by annotators."""
-    if labels not in ("tags", "classes"):
-        raise ValueError(f"The 'labels' option must be 'tags' or 'classes'. Got {labels!r} instead.")
+    """Read MIRFLICKR, with the tags of its users or the 38 classes of its annotators."""
+    OneOf(("tags", "classes")).check("labels", labels)
     if labels == "tags":
         return _read_tags(folder, entry, stem, features, tags="tags.hvecs", words="dictionary.txt")
     return _read_tags(folder, entry, stem, features, tags="classes.txt", words="classes.txt")
@@ -108,9 +112,8 @@ def _read_mirflickr(
 def _read_tags(
     folder: Path, entry: Entry, stem: str, features: str | Sequence[str], *, tags: str, words: str
 ) -> Dataset:
+    Several(OneOf(tuple(FEATURES)), low=1, high=len(FEATURES), or_one=True).check("features", features)
     wanted = [features] if isinstance(features, str) else list(features)
-    if not wanted or not set(wanted) <= set(FEATURES):
-        raise ValueError(f"The 'features' option must be one or several of {list(FEATURES)}. Got {features!r} instead.")
     paths = [folder / f"{stem}_{part}_{tags}" for part in PARTS]
     read_part = _read_matrix if tags.endswith(".txt") else read_vectors
     parts = [read_part(path) for path in paths]
@@ -134,28 +137,28 @@ def _read_features(folder: Path, stem: str, feature: str, n_rows: list[int]) -> 
     parts = [read_vectors(path) for path in paths]
     for path, part, n in zip(paths, parts, n_rows, strict=True):
         if len(part) != n:
-            raise FileError(f"{path}: must have {n} rows, as the annotations have. Got {len(part)} instead.")
+            raise FileError(f"{path}: must have {n} rows, as many as the annotations have. Got {len(part)} instead.")
     return _stack(paths, parts)
 
 
-def _entry(stem: str, *, what: str, n_tags: int, n_train: int, n_query: int, archive: str, **more: Any) -> Entry:
-    """An entry; ``stem`` is what the names of its files begin with."""
-    needs = tuple(f"{stem}_{part}_annot.hvecs" for part in PARTS)
+def _entry(stem: str, *, description: str, n_tags: int, n_train: int, n_query: int, archive: str, **more: Any) -> Entry:
+    """An entry; ``stem`` is the beginning of the names of its files."""
+    annotations = tuple(f"{stem}_{part}_annot.hvecs" for part in PARTS)
     settings: dict[str, Any] = {
         "name": stem,
-        "layouts": (Layout((f"{stem}_dictionary.txt", *needs), partial(_read, stem=stem)),),
+        "layouts": (Layout((f"{stem}_dictionary.txt", *annotations), partial(_read, stem=stem)),),
         **more,
     }
     return Entry(
-        what=what,
+        description=description,
         labels=f"{n_tags} tags",
         n_train=n_train,
         n_query=n_query,
         licence="not stated",
         source="http://lear.inrialpes.fr/people/guillaumin/data.php",
-        split="given: test are the queries",
+        split="given: the test rows are the queries",
         folders=(settings["name"], archive.removesuffix(".tar.bz2"), ""),
-        how=f"Unpack {archive} yourself, in {{place}}.",
+        instructions=f"Unpack {archive} into {{place}}.",
         **settings,
     )
 
@@ -163,7 +166,7 @@ def _entry(stem: str, *, what: str, n_tags: int, n_train: int, n_query: int, arc
 ENTRIES = (
     _entry(
         "iaprtc12",
-        what="photographs of IAPR TC-12, 15 kinds of features",
+        description="photographs of IAPR TC-12, 15 kinds of features",
         n_tags=291,
         n_train=17_665,
         n_query=1_962,
@@ -171,7 +174,7 @@ ENTRIES = (
     ),
     _entry(
         "espgame",
-        what="pictures of the ESP game, 15 kinds of features",
+        description="pictures of the ESP game, 15 kinds of features",
         n_tags=268,
         n_train=18_689,
         n_query=2_081,
@@ -179,7 +182,7 @@ ENTRIES = (
     ),
     _entry(
         "mirflickr",
-        what="photographs of MIRFLICKR-25000, 15 kinds of features",
+        description="photographs of MIRFLICKR-25000, 15 kinds of features",
         n_tags=457,
         n_train=12_500,
         n_query=12_500,
@@ -195,7 +198,7 @@ ENTRIES = (
     _entry(
         "corel5k",
         name="corel5k-tagprop",
-        what="photographs of Corel 5k, 15 kinds of features",
+        description="photographs of Corel 5k, 15 kinds of features",
         n_tags=260,
         n_train=4_500,
         n_query=499,

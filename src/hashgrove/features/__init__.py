@@ -1,4 +1,7 @@
-"""From images to feature matrices: one registry of extractors, which a model file may carry with its encoder."""
+"""From images to feature matrices: one registry of extractors, which a model file may carry with its encoder.
+
+A new extractor is one file and one entry in `FEATURES`; the command line, model files and contract tests follow.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,29 @@ __all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "ImageEncoder", "
 FEATURES: dict[str, type[FeatureExtractor]] = {
     extractor.name: extractor for extractor in (Gist, Codebook, OnnxFeatures)
 }
+RENAMED_PARAMETERS: dict[str, dict[str, str]] = {
+    "gist": {"n_blocks": "n_cells"}
+}  # names in files that earlier versions wrote, and today's names
 
 
 def load(path: PathLike) -> FeatureExtractor:
-    """Read a fitted extractor that `FeatureExtractor.save` wrote; the file is untrusted and is checked whole."""
+    """Read a fitted extractor that `FeatureExtractor.save` wrote; the file is untrusted and all of it is checked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> path = tempfile.mkdtemp() + "/gist.hashgrove"
+    >>> Gist(n_cells=2, image_size=16).fit(np.zeros((1, 16, 16), np.uint8)).save(path)
+    >>> load(path).n_features_
+    128
+    """
     header, arrays = modelfile.read(path, kind="features")
     return rebuild(path, header, arrays)
 
 
 def rebuild(path: PathLike, described: Any, arrays: Mapping[str, NDArray[Any]]) -> FeatureExtractor:
-    """The extractor that the header of a model file describes; an error names the file."""
+    """Make the extractor that the header of a model file describes; an error names the file."""
     described = described if isinstance(described, dict) else {}
     name, parameters = described.get("name"), described.get("parameters")
     extractor = FEATURES.get(name) if isinstance(name, str) else None
@@ -38,6 +54,8 @@ def rebuild(path: PathLike, described: Any, arrays: Mapping[str, NDArray[Any]]) 
         raise modelfile.ModelFileError(
             f"{os.fspath(path)}: unknown features {name!r}; this version knows {sorted(FEATURES)}"
         )
+    renamed = RENAMED_PARAMETERS.get(extractor.name, {})
+    parameters = {renamed.get(str(key), str(key)): value for key, value in parameters.items()}
     try:
         return extractor.from_arrays(parameters, arrays)
     except (ValueError, TypeError) as error:

@@ -1,7 +1,7 @@
 """The contract of every feature extractor: images in, a matrix of features out, batch by batch on all threads.
 
-Images are a uint8 array, shape (n, height, width) grey or (n, height, width, 3) RGB, or a list of paths of image files.
-The files are opened in the batches that need them, so a folder may be larger than memory.
+Images are a list of paths, or a uint8 array of shape (n, height, width) for grey or (n, height, width, 3) for RGB
+images. Files are opened when their batch is computed, so a folder may be larger than memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hashgrove.features.images import ImageFileError, check_on_error, check_size, resize_images, try_images
+from hashgrove.features.images import ON_ERROR, ImageFileError, image_size_pair, resize_images, try_images
+from hashgrove.runtime.parameters import Constraint, check_parameters, declared_constraints
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 from hashgrove.storage import modelfile
 from hashgrove.storage.atomic import atomic_write
@@ -28,22 +29,22 @@ from hashgrove.storage.formats import PathLike
 __all__ = ["FeatureExtractor", "ImageSource", "Images"]
 
 Images = NDArray[np.uint8] | Sequence[PathLike]
-BATCH_PIXELS = 2**16  # of images in memory for one task; a few times more in its Fourier transforms or patches
-BATCH_FILES = 16  # where the size of the images is not known
-BATCHES_IN_FLIGHT = 4  # per thread: what `transform_to` holds in memory
+BATCH_PIXELS = 2**16  # pixels per batch; the Fourier transforms or patches of a batch take a few times more memory
+BATCH_FILES = 16  # images per batch if their size is not known
+BATCHES_IN_FLIGHT = 4  # batches per thread that `transform_to` holds in memory
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """Checked images of which any range can be had as an array.
+    """Checked images, from which any range can be read as an array.
 
     Attributes
     ----------
     images : uint8 array, or list of paths
     size : (int, int) or None
-        Height and width that images from files, and with ``resizes_arrays`` those of arrays, are brought to.
+        Height and width that images are resized to; None leaves them as they are.
     resampling : str
-        How; see `hashgrove.features.images.read_image`.
+        How they are resized; see `hashgrove.features.images.read_image`.
     """
 
     images: NDArray[np.uint8] | list[str]
@@ -55,7 +56,7 @@ class ImageSource:
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """Height and width of the images, where they are known before the files are read."""
+        """Height and width of the images, or None if they are not known before the files are read."""
         if self.size is None and isinstance(self.images, np.ndarray):
             return self.images.shape[1], self.images.shape[2]
         return self.size
@@ -63,7 +64,7 @@ class ImageSource:
     def read(
         self, start: int, stop: int, *, on_error: str = "raise"
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], list[ImageFileError]]:
-        """Images ``start`` to ``stop`` as an array, the numbers of those that could be read, errors of the others."""
+        """Read images ``start`` to ``stop``: an array, the numbers of the images in it, the errors of the others."""
         part = self.images[start:stop]
         if not isinstance(part, np.ndarray):
             images, kept, errors = try_images(part, size=self.size, resampling=self.resampling, on_error=on_error)
@@ -77,21 +78,43 @@ class ImageSource:
 class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of all extractors: a scikit-learn transformer from images to a matrix of features.
 
-    A subclass has the class attribute ``name``, the parameter ``n_jobs``, and `fit`, which reads its images by
-    `_source`; it gives `_features` of one batch, `n_features_`, `arrays` if it learned any, and `from_arrays`.
-    One whose images must have one size has the parameter ``image_size``.
+    A subclass has the class attributes ``name`` and ``constraints`` and the parameter ``n_jobs``. It implements
+    `_learn`, which sets ``n_features_``, `_features` for one batch, and `from_arrays`; if it learns arrays, also
+    `arrays`. If all its images must have one size, it has the parameter ``image_size``.
+
+    The command ``hashgrove features NAME`` is made from the class: its options come from the signature, the docstring
+    and the constraints.
     """
 
     name: ClassVar[str]
-    learns: ClassVar[bool] = False  # `fit` reads the images
-    resizes_arrays: ClassVar[bool] = False  # images in arrays are brought to ``image_size``, too, not refused
-    not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose"})
+    constraints: ClassVar[Mapping[str, Constraint]]
+    flags: ClassVar[Mapping[str, str]] = {}  # names of options that differ from the names of their parameters
+    example_options: ClassVar[str] = ""  # options in the example of the command's help
+    learns: ClassVar[bool] = False  # whether `fit` reads the images
+    resizes_arrays: ClassVar[bool] = False  # whether images in arrays are resized to ``image_size`` instead of refused
+    not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose"})  # parameters that do not change the features
     n_features_: int
     n_jobs: int | None
 
-    @abstractmethod
     def fit(self, images: Images, y: Any = None) -> Self:
-        """Learn what the extractor needs to know of ``images``, or only check them; ``y`` is ignored."""
+        """Check the parameters and the images, and learn from the images if there is anything to learn.
+
+        Parameters
+        ----------
+        images : uint8 array, or list of paths
+        y : ignored
+        """
+        check_parameters(self)
+        self._check_combination()
+        self._learn(self._source(images))
+        return self
+
+    def _check_combination(self) -> None:
+        """Check what the constraints of single parameters cannot say; by default nothing."""
+
+    @abstractmethod
+    def _learn(self, source: ImageSource) -> None:
+        """Set ``n_features_`` and whatever else the features depend on."""
 
     @abstractmethod
     def _features(self, batch: NDArray[np.uint8]) -> NDArray[Any]:
@@ -109,35 +132,42 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     @abstractmethod
     def from_arrays(cls, parameters: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """A fitted extractor from an untrusted file: inverse of `parameters` and `arrays`, all of it checked."""
+        """Rebuild a fitted extractor from the `parameters` and `arrays` of an untrusted file, and check all of them."""
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters that make the features, in a form that JSON can hold."""
+        """The parameters that the features depend on, as values that JSON can hold."""
         given = sorted(self.get_params(deep=False).items())
         return {name: _plain(value) for name, value in given if name not in self.not_saved}
 
     @classmethod
     def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """An extractor that is not fitted; the names of its parameters are checked, `fit` checks their values."""
+        """An extractor with these parameters, checked but not fitted."""
         names = set(cls._get_param_names()) - cls.not_saved
         if set(parameters) != names:
             raise ValueError(f"{cls.name!r} features have the parameters {sorted(names)}, not {sorted(parameters)}")
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in parameters.items()})
+        extractor = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in parameters.items()})
+        for name, constraint in declared_constraints(cls).items():
+            if name not in cls.not_saved:
+                constraint.check(name, getattr(extractor, name))
+        extractor._check_combination()
+        return extractor
 
     def _images_per_batch(self, height: int, width: int) -> int:
-        """Images in one task; it never depends on the number of threads."""
+        """Number of images in a batch; it never depends on the number of threads."""
         return max(1, BATCH_PIXELS // (height * width))
 
     def _image_size(self) -> tuple[int, int] | None:
-        """Height and width that the images are brought to, or must have."""
-        return check_size(getattr(self, "image_size", None), parameter="image_size")
+        """Height and width that the images are resized to, or must have."""
+        return image_size_pair(getattr(self, "image_size", None))
 
     def _source(self, images: Any) -> ImageSource:
-        """``images`` checked: array or paths, type, shape, and size where the extractor asks for one."""
+        """Check ``images``: array or paths, type, shape, and their size if the extractor asks for one."""
         size = self._image_size()
         resampling = getattr(self, "resampling", "bilinear")
         if isinstance(images, str | os.PathLike):
-            raise ValueError(f"The 'images' parameter must be an array or a list of paths. Got the path {images!r}.")
+            raise ValueError(
+                f"The 'images' parameter must be an array or a list of paths. Got the single path {images!r} instead."
+            )
         if isinstance(images, list | tuple) and images and all(isinstance(i, str | os.PathLike) for i in images):
             return ImageSource([os.fspath(path) for path in images], size, resampling)
         array = np.asarray(images)
@@ -150,37 +180,37 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if size is not None and not self.resizes_arrays and array.shape[1:3] != size:
             raise ValueError(
                 f"The 'images' parameter must hold images of {size[0]} x {size[1]} pixels, as 'image_size' says. "
-                f"Got {array.shape[1]} x {array.shape[2]}; only images from files are resized."
+                f"Got {array.shape[1]} x {array.shape[2]} instead; only images from files are resized."
             )
         return ImageSource(array, size, resampling)
 
-    def blocks(
+    def batches(
         self, images: Images, *, on_error: str = "raise", n_jobs: int | None = None
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
-        """Features batch by batch, in order; a few batches a thread are in memory at a time.
+        """Compute features batch by batch, in order; a few batches per thread are in memory at a time.
 
         Parameters
         ----------
         images : uint8 array, or list of paths
         on_error : {"raise", "skip"}
-            What becomes of an image file that cannot be used: an error, or a warning that names it and no row.
+            What happens if an image file cannot be used: an error, or a warning that names the file, and no row for it.
         n_jobs : int, optional
-            Threads; None = the parameter of the extractor.
+            Number of threads; by default the parameter of the extractor.
 
         Yields
         ------
         done : int
-            Number of images so far.
+            Number of images processed so far.
         kept : int64 array
-            Which of the images have a row in this batch.
+            Numbers of the images that have a row in this batch.
         features : array of shape (len(kept), n_features_)
         """
         check_is_fitted(self, "n_features_")
-        check_on_error(on_error)
+        ON_ERROR.check("on_error", on_error)
         source, n_jobs = self._source(images), self.n_jobs if n_jobs is None else n_jobs
         n_images = BATCH_FILES if source.shape is None else self._images_per_batch(*source.shape)
 
-        sizes: dict[tuple[int, int], int] = {}  # of images, with the number of one that has it
+        sizes: dict[tuple[int, int], int] = {}  # sizes of images, each with the number of one image that has it
 
         def of_batch(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any], list[ImageFileError]]:
             batch, kept, errors = source.read(start, stop, on_error=on_error)
@@ -194,17 +224,19 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             results = run_tasks(of_batch, batches[first:last], n_jobs=n_jobs)
             if len(sizes) > 1:
                 one, other = (source.images[number] for number in sorted(sizes.values())[:2])
-                raise ImageFileError(f"{other}: must be of the size of {one}. Give an 'image_size' for all.")
+                raise ImageFileError(
+                    f"{other}: must have the same size as {one}. Set 'image_size' to resize all images."
+                )
             for (_, stop), (kept, features, errors) in zip(batches[first:last], results, strict=True):
                 for error in errors:
                     warnings.warn(f"{error}; skipped", UserWarning, stacklevel=2)
                 yield stop, kept, features
 
     def transform(self, images: Images) -> NDArray[Any]:
-        """Features of ``images``, shape (n, n_features_)."""
+        """Compute the features of ``images``, shape (n, n_features_)."""
         check_is_fitted(self, "n_features_")
         out = np.empty((len(self._source(images)), self.n_features_), self.output_dtype)
-        for _, kept, features in self.blocks(images):
+        for _, kept, features in self.batches(images):
             out[kept] = features
         return out
 
@@ -216,17 +248,17 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         on_error: str = "raise",
         callback: Callable[[NDArray[np.int64], int], None] | None = None,
     ) -> tuple[int, int]:
-        """Write the features of ``images`` to a .npy file, batch by batch, so that memory holds a few batches only.
+        """Write the features of ``images`` to a .npy file, batch by batch; memory holds only a few batches.
 
         Parameters
         ----------
         images : uint8 array, or list of paths
         path : path
-            It is written under another name and put in place when it is complete.
+            The file. It is written under another name and put in place when it is complete.
         on_error : {"raise", "skip"}
-            What becomes of an image file that cannot be used: an error, or a warning that names it and no row.
+            What happens if an image file cannot be used: an error, or a warning that names the file, and no row for it.
         callback : callable, optional
-            Called after each batch with the numbers of its images that have a row, and the number of images done.
+            Called after each batch with the numbers of its images that have a row, and the number of images so far.
 
         Returns
         -------
@@ -237,12 +269,12 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_rows = 0
         with atomic_write(path) as file:
             start = _write_header(file, (n_rows, self.n_features_), self.output_dtype)
-            for done, kept, features in self.blocks(images, on_error=on_error):
+            for done, kept, features in self.batches(images, on_error=on_error):
                 file.write(np.ascontiguousarray(features, self.output_dtype.newbyteorder("<")).data)
                 n_rows += len(kept)
                 if callback is not None:
                     callback(kept, done)
-            file.seek(0)  # only now is it known how many rows there are
+            file.seek(0)  # the number of rows is known only now
             if _write_header(file, (n_rows, self.n_features_), self.output_dtype) != start:
                 raise RuntimeError("the header of a .npy file must keep its length")
         return n_rows, self.n_features_
@@ -265,16 +297,16 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _write_header(file: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
-    """Write the header of a .npy file; returns its length, which is the same for any number of rows."""
+    """Write the header of a .npy file and return its length, which is the same for any number of rows."""
     descr = npy.dtype_to_descr(dtype.newbyteorder("<"))
     npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
     return file.tell()
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON holds it: numpy's numbers as Python's, tuples as lists."""
+    """A parameter as a value that JSON can hold: numpy's numbers become Python's, tuples become lists."""
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -2,7 +2,7 @@
 
 The pipeline is that of Coates & Ng (ICML 2011) and Kiros & Szepesvari (2012), which the paper follows: patches of
 normalised contrast, ZCA whitening, a dictionary by K-SVD, soft thresholds, spatial pooling on three levels. Whitening
-and dictionary are linear, so that one matrix holds both: an image is one matrix product and one pass over its result.
+and dictionary are linear, so one matrix holds both, and an image takes one matrix product and one pass over its result.
 """
 
 from __future__ import annotations
@@ -15,86 +15,77 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from hashgrove.features.base import FeatureExtractor, Images, ImageSource
+from hashgrove.features.base import FeatureExtractor, ImageSource
 from hashgrove.features.dictionary import DICTIONARIES
+from hashgrove.features.images import IMAGE_SIZE
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, whiten, zca
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf, Several
 from hashgrove.runtime.progress import report_iterations
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["Codebook"]
 
-LIMITS = {
-    "n_atoms": (1, 2**16),
-    "patch_size": (2, 256),
-    "stride": (1, 2**15),
-    "n_patches": (2, 2**31 - 1),
-    "sparsity": (1, 256),
-    "n_iter": (1, 2**31 - 1),
-}
-CHOICES = {
-    "dictionary": tuple(DICTIONARIES),
-    "encoding": ENCODINGS,
-    "pooling": ("mean", "max"),
-    "output": ("float32", "uint8"),
-}
 MAX_FEATURES = 2**22
-SCALE_IMAGES = 2000  # whose largest values are 255 with output="uint8"
-STRIP = 2**18  # scores that are made and then pooled at a time: 1 MB, which stays in the cache
+SCALE_IMAGES = 2000  # images that determine the scale with output="uint8"
+STRIP = 2**18  # scores that are computed and then pooled at a time: 1 MB, which stays in the cache
 
 
 class Codebook(FeatureExtractor):
-    """Pooled soft-threshold codes of all patches of an image: 14 x ``n_atoms`` values with the defaults.
+    """Patches coded by a dictionary learned from the images.
+
+    The codes of all patches of an image are pooled over regions. With the defaults there are 14 features per atom.
 
     Parameters
     ----------
     n_atoms : int, default=800
-        Size of the dictionary; the paper has 800 (11,200 features) and 1,600 (22,400).
+        Number of atoms in the dictionary, with 14 features each. The paper has 800 (11,200 features) and 1,600
+        (22,400).
     patch_size : int, default=6
         Side of a patch in pixels.
     stride : int, default=1
-        Pixels from one patch to the next; larger images want more than 1.
+        Pixels from one patch to the next; larger images need more than 1.
     dictionary : {"ksvd", "kmeans"}, default="ksvd"
         How the atoms are learned; spherical k-means is faster.
     n_patches : int, default=400_000
-        Random patches that they are learned from.
+        Number of random patches that the atoms are learned from.
     sparsity : int, default=5
-        Atoms that code a patch while K-SVD learns.
+        Number of atoms that code a patch while K-SVD learns.
     n_iter : int, default=20
-        Iterations of either.
+        Iterations of the learning.
     whitening : float, default=0.1
-        What ZCA adds to the eigenvalues of the patches' covariance; larger: less of the fine detail.
+        Number that ZCA adds to the eigenvalues of the patches' covariance; more keeps less of the fine detail.
     encoding : {"positive", "absolute", "split"}, default="positive"
-        Code of the score s of a patch and an atom: max(0, s - threshold), max(0, abs(s) - threshold), or the positive
-        and the negative half as two features, which doubles their number.
+        How the score of a patch and an atom becomes a code. "positive" is max(0, score - threshold), "absolute" is
+        max(0, abs(score) - threshold), and "split" gives the positive and the negative half as two features.
     threshold : float, default=0.5
-        See ``encoding``.
+        Threshold of the encoding, below which scores count as zero.
     pooling : {"mean", "max"}, default="mean"
-        Over the patches of a region.
+        How the codes of the patches in a region become one feature.
     levels : sequence of int, default=(1, 2, 3)
-        Regions are the cells of a 1 x 1, a 2 x 2 and a 3 x 3 grid.
+        Grids whose cells are the regions; 1,2,3 stands for 1 x 1, 2 x 2 and 3 x 3 cells.
     output : {"float32", "uint8"}, default="float32"
-        With "uint8" `fit` learns a scale for each feature, such that 255 is the largest value in a sample of the
-        images; a quarter of the memory, and `FastHash` takes it as it is.
+        Type of the features; uint8 takes a quarter of the memory. With "uint8" `fit` learns a scale per feature, such
+        that 255 is the largest value in a sample of the images. `FastHash` accepts either type.
     image_size : int, (int, int) or None, default=None
-        Height and width that images from files are brought to.
-    random_state : int, RandomState or None
+        Side, or height and width, that images from files are resized to.
+    random_state : int, RandomState or None, default=None
         Seed; the same seed gives the same features at any number of threads.
-    n_jobs : int or None
-        Threads; ``None`` means all cores.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
     verbose : int, default=0
-        1: a progress bar where stderr is a terminal; 2: a line for each iteration as well where it is not.
+        1 shows a progress bar if stderr is a terminal; 2 also prints one line per iteration if it is not.
 
     Attributes
     ----------
     filters_ : float32 array of shape (n_values, n_atoms)
-        Atoms and whitening in one: a patch of ``n_values`` (normalised) times this, less ``bias_``, are its scores.
+        Atoms and whitening in one matrix: the scores of a normalised patch are patch @ filters_ - bias_.
     bias_ : float32 array of shape (n_atoms,)
     scale_ : float32 array of shape (n_features_,)
-        Only with ``output="uint8"``: levels per unit of each feature.
+        Only with ``output="uint8"``: factor of each feature.
     unexplained_ : list of float
-        Share of the whitened patches' energy that the codes left over, for each iteration.
+        Share of the whitened patches' energy that the codes did not explain, per iteration.
     n_features_ : int
 
     Examples
@@ -106,6 +97,24 @@ class Codebook(FeatureExtractor):
     """
 
     name: ClassVar[str] = "codebook"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_atoms": Integer(1, 2**16),
+        "patch_size": Integer(2, 256),
+        "stride": Integer(1, 2**15),
+        "dictionary": OneOf(tuple(DICTIONARIES)),
+        "n_patches": Integer(2, 2**31 - 1),
+        "sparsity": Integer(1, 256),
+        "n_iter": Integer(1, 2**31 - 1),
+        "whitening": Number(above=0, below=1e30),
+        "encoding": OneOf(ENCODINGS),
+        "threshold": Number(low=0, below=1e30),
+        "pooling": OneOf(("mean", "max")),
+        "levels": Several(Integer(1), low=1, high=64),
+        "output": OneOf(("float32", "uint8")),
+        "image_size": IMAGE_SIZE,
+    }
+    flags: ClassVar[Mapping[str, str]] = {"output": "--type"}
+    example_options = "--size 32 --type uint8 --seed 0 --save codebook.hashgrove"
     learns: ClassVar[bool] = True
     filters_: NDArray[np.float32]
     bias_: NDArray[np.float32]
@@ -151,10 +160,8 @@ class Codebook(FeatureExtractor):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, images: Images, y: Any = None) -> Self:
-        """Learn whitening and dictionary from random patches of ``images``; ``y`` is ignored."""
-        self._check()
-        source = self._source(images)
+    def _learn(self, source: ImageSource) -> None:
+        """Learn whitening and dictionary from random patches of the images."""
         self._grid(source.read(0, 1)[0])
         seed = int(check_random_state(self.random_state).randint(2**31))
         with single_threaded_blas():
@@ -192,10 +199,9 @@ class Codebook(FeatureExtractor):
         self.n_features_ = self._n_features()
         if self.output == "uint8":
             self.scale_ = self._fit_scale(source, np.random.default_rng([seed, 2]))
-        return self
 
     def _fit_scale(self, source: ImageSource, rng: np.random.Generator) -> NDArray[np.float32]:
-        """255 / the largest value of each feature in a sample of the images; 0 where there is none."""
+        """255 / the largest value of each feature in a sample of the images, or 0 if that value is 0."""
         numbers, stored = np.sort(rng.permutation(len(source))[:SCALE_IMAGES]), source.images
         chosen = stored[numbers] if isinstance(stored, np.ndarray) else [stored[number] for number in numbers]
         sample = replace(source, images=chosen)
@@ -213,7 +219,7 @@ class Codebook(FeatureExtractor):
         return pooled.astype(self.output_dtype, copy=False)
 
     def _pooled(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Features of a batch before they are scaled, float32 (n, n_features_)."""
+        """Features of a batch before scaling, float32 (n, n_features_)."""
         (batch, n_rows, n_columns), (n_values, n_atoms) = self._grid(batch), self.filters_.shape
         if batch.shape[3] * self.patch_size**2 != n_values:
             raise ValueError(
@@ -241,7 +247,7 @@ class Codebook(FeatureExtractor):
         return out.reshape(len(batch), -1)
 
     def _grid(self, batch: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int, int]:
-        """``batch`` with channels, and the rows and columns of its patches: at least one for each region."""
+        """``batch`` with an axis for channels, and how many rows and columns of patches it has."""
         batch = batch if batch.ndim == 4 else batch[..., None]
         height, width = batch.shape[1:3]
         smallest = self.patch_size + (max(self.levels) - 1) * self.stride
@@ -257,11 +263,11 @@ class Codebook(FeatureExtractor):
 
     @property
     def output_dtype(self) -> np.dtype[Any]:
-        """Type of the features: that of ``output``."""
+        """Type of the features, as ``output`` names it."""
         return np.dtype(self.output)
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters in a form that JSON can hold; of ``random_state`` only a number."""
+        """The parameters as values that JSON can hold; ``random_state`` is kept only if it is a number."""
         seed = self.random_state
         return {**super().parameters(), "random_state": int(seed) if isinstance(seed, int | np.integer) else None}
 
@@ -272,9 +278,8 @@ class Codebook(FeatureExtractor):
 
     @classmethod
     def from_arrays(cls, parameters: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """A fitted extractor from an untrusted file: inverse of `parameters` and `arrays`, all of it checked."""
+        """Rebuild a fitted extractor from the `parameters` and `arrays` of an untrusted file, and check all of them."""
         codebook = cls._from_parameters(parameters)
-        codebook._check()
         codebook.n_features_ = codebook._n_features()
         shapes: dict[str, list[tuple[int, ...]]] = {
             "filters": [(c * codebook.patch_size**2, codebook.n_atoms) for c in (1, 3)],
@@ -293,28 +298,9 @@ class Codebook(FeatureExtractor):
             setattr(codebook, f"{name}_", np.ascontiguousarray(array))
         return codebook
 
-    def _check(self) -> None:
-        """Check all parameters but those that the base class checks."""
-        for name, (low, high) in LIMITS.items():
-            number = getattr(self, name)
-            if not isinstance(number, int | np.integer) or isinstance(number, bool) or not low <= number <= high:
-                raise ValueError(
-                    f"The '{name}' parameter must be an integer from {low} to {high}. Got {number!r} instead."
-                )
-        for name, lowest in (("whitening", "above 0"), ("threshold", "of at least 0")):
-            number = getattr(self, name)
-            usable = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-            if not usable or not 0 <= number < 1e30 or (number == 0 and name == "whitening"):
-                raise ValueError(f"The '{name}' parameter must be a finite number {lowest}. Got {number!r} instead.")
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"The '{name}' parameter must be one of {sorted(choices)}. Got {getattr(self, name)!r} instead."
-                )
-        levels = self.levels if isinstance(self.levels, tuple | list) else ()
-        whole = all(isinstance(level, int | np.integer) and not isinstance(level, bool) for level in levels)
-        if not levels or not whole or min(levels) < 1 or self._n_features() > MAX_FEATURES:
+    def _check_combination(self) -> None:
+        if self._n_features() > MAX_FEATURES:
             raise ValueError(
-                f"The 'levels' parameter must be integers of at least 1 that make at most {MAX_FEATURES} features. "
-                f"Got {self.levels!r} instead."
+                f"The 'levels' parameter must be such that there are at most {MAX_FEATURES} features. "
+                f"Got {self.levels!r}, which give {self._n_features()} with n_atoms={self.n_atoms}."
             )

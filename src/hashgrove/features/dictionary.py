@@ -1,9 +1,9 @@
 """Dictionaries of unit atoms: K-SVD with orthogonal matching pursuit, and spherical k-means.
 
-K-SVD is that of Rubinstein, Zibulevsky & Elad, "Efficient implementation of the K-SVD algorithm using batch orthogonal
+K-SVD follows Rubinstein, Zibulevsky & Elad, "Efficient implementation of the K-SVD algorithm using batch orthogonal
 matching pursuit" (2008): Batch-OMP codes every signal from its correlations with the atoms and the atoms' Gram matrix,
-and one power step takes the place of the SVD. Spherical k-means is Coates & Ng, "Learning feature representations with
-k-means" (2012). Signals are rows, and so are atoms.
+and one power step replaces the SVD. Spherical k-means follows Coates & Ng, "Learning feature representations with
+k-means" (2012). Signals and atoms are rows of their matrices.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Step = Callable[[int, float], object]
 
 
 def first_atoms(signals: NDArray[np.float32], n_atoms: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Distinct random signals as unit atoms; a signal that is zero gives a random direction."""
+    """Distinct random signals, scaled to unit length; a signal of zeros is replaced by a random direction."""
     atoms = signals[rng.permutation(len(signals))[:n_atoms]].astype(np.float64)
     noise = rng.standard_normal((n_atoms, signals.shape[1]))
     missing = n_atoms - len(atoms)
@@ -37,9 +37,9 @@ def first_atoms(signals: NDArray[np.float32], n_atoms: int, rng: np.random.Gener
 def omp(
     signals: NDArray[np.float32], atoms: NDArray[np.float32], *, sparsity: int, n_jobs: int | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Code each signal by at most ``sparsity`` atoms: their numbers (-1: none) and their weights.
+    """Code each signal by at most ``sparsity`` atoms: returns their numbers (-1 for none) and their weights.
 
-    Each step takes the atom of the largest |correlation| with what is left, then fits all weights anew.
+    Each step adds the atom that correlates most (in magnitude) with the residual, and fits all weights again.
 
     >>> atoms = np.eye(3, dtype=np.float32)
     >>> which, weights = omp(np.array([[0.0, -2.0, 0.5]], np.float32), atoms, sparsity=2)
@@ -61,8 +61,8 @@ def omp(
 def _omp(correlations, gram, which, weights):
     """Batch-OMP of rows from their ``correlations`` (n, atoms) and ``gram`` (atoms, atoms), float32.
 
-    Writes ``which`` (n, k) int32 and ``weights`` (n, k) float32. About k^2 / 2 vector operations of the number of
-    atoms a row. A step ends the row where nothing is left or the new atom depends on those chosen.
+    Writes ``which`` (n, k) int32 and ``weights`` (n, k) float32. Costs about k^2 / 2 vector operations of length atoms
+    per row. A row ends early if its residual is zero or the new atom depends linearly on the chosen ones.
     """
     n, n_atoms = correlations.shape
     k = which.shape[1]
@@ -77,7 +77,7 @@ def _omp(correlations, gram, which, weights):
             if abs(left[best]) < 1e-6:
                 break
             rest = np.float64(gram[best, best])
-            for a in range(step):  # one more row of the Cholesky factor of the chosen atoms' Gram matrix
+            for a in range(step):  # the next row of the Cholesky factor of the chosen atoms' Gram matrix
                 value = np.float64(gram[best, which[i, a]])
                 for b in range(a):
                     value -= factor[step, b] * factor[a, b]
@@ -112,7 +112,7 @@ def _subtract(left, weight, row):
 
 @kernel
 def _largest(bits):
-    """The first place of the largest magnitude, from the ``bits`` of float32: a whole number's maximum is a vector."""
+    """First position of the largest magnitude. It takes the ``bits`` of float32, as integers compare in vectors."""
     largest = np.int32(0)
     for j in range(len(bits)):
         largest = max(largest, bits[j] & np.int32(0x7FFFFFFF))
@@ -132,10 +132,10 @@ def ksvd(
     n_jobs: int | None = None,
     callback: Step | None = None,
 ) -> NDArray[np.float32]:
-    """Unit atoms (n_atoms, n_values) of which few add up to each signal.
+    """Learn unit atoms (n_atoms, n_values) such that each signal is nearly a sum of a few of them.
 
-    ``callback`` is called with the number of each iteration and the share of the signals' energy that its codes leave
-    over. An atom that no signal uses becomes the signal that is coded worst.
+    ``callback`` is called after each iteration with its number and the share of the signals' energy that the codes do
+    not explain. An atom that no signal uses is replaced by the signal with the worst code.
     """
     atoms = first_atoms(signals, n_atoms, rng)
     energy = float(np.square(signals, dtype=np.float64).sum()) or 1.0
@@ -164,7 +164,7 @@ def ksvd(
 
 @kernel
 def _residual(signals, atoms, which, weights, out):
-    """Write ``signals`` less their codes to ``out``, all (n, values) float32."""
+    """Subtract the codes from ``signals`` and write the result to ``out``, all (n, values) float32."""
     for i in range(len(signals)):
         out[i] = signals[i]
         for a in range(which.shape[1]):
@@ -174,9 +174,10 @@ def _residual(signals, atoms, which, weights, out):
 
 @kernel
 def _update_atoms(atoms, residual, weights, order, ends):
-    """One power step for each atom in turn on the signals that use it; ``atoms``, ``residual``, ``weights`` change.
+    """Improve each atom in turn by one power step on the signals that use it.
 
-    ``order[ends[j]:ends[j + 1]]`` are the places (signal x sparsity + slot) of the codes that hold atom j.
+    Changes ``atoms``, ``residual`` and ``weights`` in place. ``order[ends[j]:ends[j + 1]]`` are the positions
+    (signal * sparsity + slot) of the codes that use atom j.
     """
     k = len(weights) // len(residual)
     new = np.empty(atoms.shape[1], np.float32)
@@ -185,7 +186,7 @@ def _update_atoms(atoms, residual, weights, order, ends):
         atom = atoms[j]
         new[:] = 0
         squares = np.float32(0)
-        for p in places:  # (residual + atom weight') weight, the direction that fits these weights best
+        for p in places:  # (residual + atom weight') weight: the direction that fits these weights best
             _subtract(new, -weights[p], residual[p // k])
             squares += weights[p] * weights[p]
         _subtract(new, -squares, atom)
@@ -214,7 +215,7 @@ def spherical_kmeans(
     n_jobs: int | None = None,
     callback: Step | None = None,
 ) -> NDArray[np.float32]:
-    """Unit atoms, each the direction of the signals (up to sign) that are nearest to it; ``sparsity`` has no effect."""
+    """Learn unit atoms: each is the mean direction (up to sign) of its nearest signals. ``sparsity`` has no effect."""
     atoms = first_atoms(signals, n_atoms, rng)
     energy = float(np.square(signals, dtype=np.float64).sum()) or 1.0
 
@@ -223,9 +224,9 @@ def spherical_kmeans(
         return sums, _assign(signals[start:stop] @ atoms.T, signals[start:stop], sums)
 
     for iteration in range(n_iter):
-        total = atoms.astype(np.float64)  # the old atom has a say: one that lost its signals stays where it is
+        total = atoms.astype(np.float64)  # with the old atom in the sum, one that lost its signals stays as it is
         explained = 0.0
-        for batch in chunks(len(signals), ROWS_PER_CHUNK * 16):  # so that few sums wait for their turn to be added
+        for batch in chunks(len(signals), ROWS_PER_CHUNK * 16):  # so that few partial sums are in memory at a time
             for sums, share in run_tasks(
                 assign,
                 [(batch[0] + a, batch[0] + b) for a, b in chunks(batch[1] - batch[0], ROWS_PER_CHUNK)],
@@ -242,7 +243,7 @@ def spherical_kmeans(
 
 @kernel
 def _assign(correlations, signals, sums):
-    """Add each signal times its correlation to the row of ``sums`` of its nearest atom; returns sum of squares."""
+    """Add each signal, times its correlation, to the sum of its nearest atom; return the correlations' squared sum."""
     explained = 0.0
     n, n_atoms = correlations.shape
     row = np.empty(n_atoms, np.float32)

@@ -1,4 +1,4 @@
-"""From images to codes in one step: an extractor and an encoder that were trained on its features."""
+"""From images to codes in one step: an extractor, and an encoder that was trained on its features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ImageEncoder"]
 
 @dataclass(frozen=True, eq=False)
 class ImageEncoder:
-    """What a model file with features holds: images in, codes out.
+    """Encodes images: an extractor and an encoder, as a model file with features holds them.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class ImageEncoder:
     >>> from sklearn.datasets import load_digits
     >>> from hashgrove import LSH, Gist
     >>> images = load_digits().images[:50].astype(np.uint8)
-    >>> gist = Gist(n_blocks=2).fit(images)
+    >>> gist = Gist(n_cells=2).fit(images)
     >>> encoder = ImageEncoder(gist, LSH(16, random_state=0).fit(gist.transform(images)).encoder_)
     >>> encoder.encode(images).shape
     (50, 2)
@@ -41,7 +41,7 @@ class ImageEncoder:
     def __post_init__(self) -> None:
         if self.features.n_features_ != self.encoder.n_features:
             raise ValueError(
-                f"The 'features' parameter must give {self.encoder.n_features} features, as the encoder takes. "
+                f"The 'features' parameter must give {self.encoder.n_features} features, as the encoder expects. "
                 f"Got an extractor of {self.features.n_features_} instead."
             )
 
@@ -51,14 +51,14 @@ class ImageEncoder:
         return self.encoder.n_bits
 
     def encode(self, images: Images, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
-        """Packed codes of images, an array or paths: uint8 of shape (n, ceil(n_bits / 8))."""
+        """Packed codes of images (an array or paths): uint8 of shape (n, ceil(n_bits / 8))."""
         return self._map(self.encoder.encode, images, n_jobs)
 
     def scores(self, images: Images, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """Real-valued scores of images, shape (n, n_bits); bit = score > 0."""
+        """Real-valued scores of images, shape (n, n_bits); a bit is 1 where its score is above 0."""
         return self._map(self.encoder.scores, images, n_jobs)
 
     def _map(self, function: Callable[..., NDArray[Any]], images: Images, n_jobs: int | None) -> NDArray[Any]:
-        """``function`` of the features, block by block: those of many images take more memory than their codes."""
-        blocks = self.features.blocks(images, n_jobs=n_jobs)
-        return np.concatenate([function(features, n_jobs=n_jobs) for _, _, features in blocks])
+        """Apply ``function`` batch by batch, because the features of many images take much more memory than codes."""
+        batches = self.features.batches(images, n_jobs=n_jobs)
+        return np.concatenate([function(features, n_jobs=n_jobs) for _, _, features in batches])

@@ -1,8 +1,8 @@
 """GIST: how much of each orientation and scale there is in each part of an image (Oliva & Torralba, IJCV 2001).
 
-The steps and constants are those of the authors' LMgist.m. Of each Gabor filter only the box of frequencies where it
-is not zero is used, and of each inverse transform only the part that is not padding: a third of the work, the same
-values.
+The steps and constants are those of the authors' LMgist.m. To save two thirds of the work without changing the values,
+each Gabor filter is applied only in the box of frequencies where it is not zero, and each inverse transform is
+computed only where there is no padding.
 """
 
 from __future__ import annotations
@@ -10,50 +10,53 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from hashgrove.features.base import FeatureExtractor, Images
+from hashgrove.features.base import FeatureExtractor, ImageSource
+from hashgrove.features.images import IMAGE_SIZE
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, Several
 
 __all__ = ["Gist"]
 
-BOUNDARY = 32  # pixels of mirror image around an image that is filtered
-PREFILTER_BOUNDARY = 5  # the same for the prefilter
-SMALLEST_CONTRAST = 0.2  # of the log intensity, added to the local one that it is divided by
-TOP_FREQUENCY = 0.3  # of the finest scale, in cycles a pixel
-SCALE_RATIO = 1.85  # between the frequencies of two scales
+BOUNDARY = 32  # width in pixels of the mirrored border around an image that is filtered
+PREFILTER_BOUNDARY = 5  # width of the border for the prefilter
+SMALLEST_CONTRAST = 0.2  # added to the local contrast of the log intensity before dividing by it
+TOP_FREQUENCY = 0.3  # frequency of the finest scale, in cycles per pixel
+SCALE_RATIO = 1.85  # ratio of the frequencies of two neighbouring scales
 RADIAL_SHARPNESS = 3.5
 NEGLIGIBLE = 1e-7  # a filter is 1 at its peak, and float32 has 7 digits
+COUNT = Integer(1, 64)
 
 
 class Gist(FeatureExtractor):
-    """GIST: means of the magnitude of Gabor filters over the blocks of a grid.
+    """GIST: mean responses of Gabor filters in the cells of a grid.
 
     Parameters
     ----------
-    orientations : tuple of int
-        Orientations at each scale, from fine to coarse; (8, 8, 4) gives the 320 numbers of older work.
-    n_blocks : int
-        The image is divided into ``n_blocks`` times ``n_blocks``.
-    prefilter : float
-        Cycles an image: what is coarser is removed, and contrast is made even at that scale.
-    image_size : int or (int, int), optional
-        Height and width that images are brought to; without it, all images of a call must have one size, and a
-        feature means the same only for images of the same size.
-    colour : bool
-        Features of the red, green and blue channel, three times as many, instead of those of their mean.
-    n_jobs : int, optional
-        Threads; None = all cores.
+    orientations : tuple of int, default=(8, 8, 8, 8)
+        Number of orientations per scale, from fine to coarse. (8, 8, 4) gives the 320 numbers of older work.
+    n_cells : int, default=4
+        Cells of the grid along each side of the image.
+    prefilter : float, default=4
+        Cycles per image below which structure is removed. Contrast is made even at that scale.
+    image_size : int, (int, int) or None, default=None
+        Side, or height and width, that images are resized to. Without it all images of a call must have one size, and
+        features are comparable only between images of the same size.
+    colour : bool, default=False
+        Compute features of the red, green and blue channel, three times as many, instead of their mean.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
 
     Attributes
     ----------
     n_features_ : int
-        sum(orientations) * n_blocks ** 2, three times that with ``colour``. The order is channel, scale,
-        orientation, row of blocks, column of blocks.
+        sum(orientations) * n_cells ** 2, or three times that with ``colour``. They are ordered by channel, scale,
+        orientation, row of the grid and column of the grid.
 
     References
     ----------
@@ -69,91 +72,70 @@ class Gist(FeatureExtractor):
     """
 
     name = "gist"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "orientations": Several(COUNT, low=1, high=16),
+        "n_cells": COUNT,
+        "prefilter": Number(above=0, below=2**15),
+        "image_size": IMAGE_SIZE,
+        "colour": Flag(),
+    }
+    example_options = "--size 128 --save gist.hashgrove"
     resizes_arrays = True
 
     def __init__(
         self,
         orientations: tuple[int, ...] = (8, 8, 8, 8),
         *,
-        n_blocks: int = 4,
+        n_cells: int = 4,
         prefilter: float = 4.0,
         image_size: int | tuple[int, int] | None = None,
         colour: bool = False,
         n_jobs: int | None = None,
     ) -> None:
         self.orientations = orientations
-        self.n_blocks = n_blocks
+        self.n_cells = n_cells
         self.prefilter = prefilter
         self.image_size = image_size
         self.colour = colour
         self.n_jobs = n_jobs
 
-    def fit(self, images: Images, y: Any = None) -> Self:
-        """Check the parameters and the images; there is nothing to learn."""
-        self._check_parameters()
-        self._source(images)
+    def _learn(self, source: ImageSource) -> None:
         self.n_features_ = self._count_features()
-        return self
-
-    def _check_parameters(self) -> None:
-        counts = self.orientations
-        if not isinstance(counts, tuple | list) or not 1 <= len(counts) <= 16 or not all(map(_is_count, counts)):
-            raise ValueError(
-                "The 'orientations' parameter must be a tuple of at most 16 integers from 1 to 64. "
-                f"Got {counts!r} instead."
-            )
-        if not _is_count(self.n_blocks):
-            raise ValueError(
-                f"The 'n_blocks' parameter must be an integer from 1 to 64. Got {self.n_blocks!r} instead."
-            )
-        is_number = isinstance(self.prefilter, int | float | np.number) and not isinstance(self.prefilter, bool)
-        if not is_number or not 0 < self.prefilter < 2**15:
-            raise ValueError(
-                f"The 'prefilter' parameter must be a positive number of cycles. Got {self.prefilter!r} instead."
-            )
-        if not isinstance(self.colour, bool | np.bool_):
-            raise ValueError(f"The 'colour' parameter must be True or False. Got {self.colour!r} instead.")
-        self._image_size()  # which checks it
 
     def _count_features(self) -> int:
-        return int(sum(self.orientations) * self.n_blocks**2 * (3 if self.colour else 1))
+        return int(sum(self.orientations) * self.n_cells**2 * (3 if self.colour else 1))
 
     def _features(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
         if self.colour and batch.ndim != 4:
-            raise ValueError("The 'images' parameter must be RGB images, as colour=True. Got grey ones.")
-        if min(batch.shape[1:3]) < self.n_blocks:
+            raise ValueError("The 'images' parameter must be RGB images, because colour=True. Got grey images instead.")
+        if min(batch.shape[1:3]) < self.n_cells:
             raise ValueError(
-                f"The 'images' parameter must have images of at least {self.n_blocks} x {self.n_blocks} pixels, "
-                f"one a block. Got {batch.shape[1]} x {batch.shape[2]}."
+                f"The 'images' parameter must have images of at least {self.n_cells} x {self.n_cells} pixels, "
+                f"one per cell of the grid. Got {batch.shape[1]} x {batch.shape[2]} instead."
             )
         channels = _prefiltered(_channels(batch, colour=bool(self.colour)), float(self.prefilter))
         height, width = channels.shape[2:]
         padded = _mirrored(channels.reshape(-1, height, width), (BOUNDARY, BOUNDARY), (BOUNDARY, BOUNDARY))
         spectrum = fft.fftshift(fft.fft2(padded), axes=(1, 2))
-        edges = [np.linspace(0, side, self.n_blocks + 1).astype(np.int64) for side in (height, width)]
+        edges = [np.linspace(0, side, self.n_cells + 1).astype(np.int64) for side in (height, width)]
         bank = _gabor_filters(tuple(self.orientations), padded.shape[1], padded.shape[2])
-        out = np.empty((len(spectrum), len(bank), self.n_blocks, self.n_blocks), np.float32)
+        out = np.empty((len(spectrum), len(bank), self.n_cells, self.n_cells), np.float32)
         for number, gabor in enumerate(bank):
-            gabor.block_means(spectrum, edges, out[:, number])
+            gabor.cell_means(spectrum, edges, out[:, number])
         return out.reshape(len(batch), -1)
 
     @classmethod
     def from_arrays(cls, parameters: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """A fitted extractor from its checked parameters; it has no arrays."""
+        """Rebuild a fitted extractor from its checked parameters; it has no arrays."""
         if arrays:
             raise ValueError(f"'gist' features have no arrays. Got {sorted(arrays)}.")
         extractor = cls._from_parameters(parameters)
-        extractor._check_parameters()
         extractor.n_features_ = extractor._count_features()
         return extractor
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(1 <= value <= 64)
-
-
 def _channels(batch: NDArray[np.uint8], *, colour: bool) -> NDArray[np.float32]:
-    """Float images (n, channels, h, w), each stretched so that its values go from 0 to 255."""
+    """Images as float (n, channels, h, w), each stretched so that its values range from 0 to 255."""
     values: NDArray[Any] = batch.astype(np.float32)
     if colour:
         values = np.ascontiguousarray(np.moveaxis(values, 3, 1))
@@ -166,20 +148,20 @@ def _channels(batch: NDArray[np.uint8], *, colour: bool) -> NDArray[np.float32]:
 
 
 def _mirrored(images: NDArray[np.float32], rows: tuple[int, int], columns: tuple[int, int]) -> NDArray[np.float32]:
-    """Images with mirror images of themselves around them, of so many rows and columns before and after."""
+    """Extend images by mirroring: ``rows`` and ``columns`` are how many to add before and after."""
     height, width = images.shape[-2:]
     i, j = _mirror_index(height, *rows), _mirror_index(width, *columns)
     return images[..., i[:, None], j]
 
 
 def _mirror_index(length: int, before: int, after: int) -> NDArray[np.int64]:
-    """Positions of 0 .. length - 1 in a row of mirror images: ... 1 0 | 0 1 2 | 2 1 ..."""
+    """Index of each position of a mirrored row: ... 1 0 | 0 1 2 | 2 1 ..."""
     place = np.arange(-before, length + after) % (2 * length)
     return np.where(place < length, place, 2 * length - 1 - place)
 
 
 def _prefiltered(images: NDArray[np.float32], cycles: float) -> NDArray[np.float32]:
-    """Log intensity less its low frequencies, over its local contrast, which all channels of an image share."""
+    """Remove the low frequencies of the log intensity, and divide by the local contrast of all channels together."""
     height, width = images.shape[-2:]
     border = PREFILTER_BOUNDARY
     side = max(height, width) + 2 * border
@@ -200,27 +182,28 @@ def _prefiltered(images: NDArray[np.float32], cycles: float) -> NDArray[np.float
 
 @lru_cache(maxsize=8)
 def _low_pass(side: int, cycles: float) -> NDArray[np.float32]:
-    """Gaussian of half height at ``cycles``, as a half spectrum for `rfft2`; ``side`` is even."""
+    """Gaussian that falls to one half at ``cycles``, as a half spectrum for `rfft2`; ``side`` must be even."""
     rows, columns = fft.fftfreq(side, 1 / side), np.arange(side // 2 + 1)
     return np.exp(-(rows[:, None] ** 2 + columns**2) * (np.log(2) / cycles**2)).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class _GaborFilter:
-    """One filter, as its values in the box of a centred spectrum outside of which they are negligible."""
+    """One filter: its values in a box of the centred spectrum, outside of which they are negligible."""
 
     rows: slice
     columns: slice
     values: NDArray[np.float32]
     shape: tuple[int, int]
 
-    def block_means(
+    def cell_means(
         self, spectrum: NDArray[np.complex64], edges: list[NDArray[np.int64]], out: NDArray[np.float32]
     ) -> None:
-        """Write to ``out`` (n, blocks, blocks) the means of the magnitude of the response to images of ``spectrum``.
+        """Write the mean magnitude of the response in each cell to ``out`` (n, cells, cells).
 
-        The box is taken as if it began at frequency zero, which changes the phase of the response, not its magnitude.
-        Its longer side is transformed first, for fewer transforms, and then only what is not boundary goes on.
+        ``spectrum`` belongs to the images, and ``edges`` are the borders of the cells. The box is treated as if it
+        began at frequency zero, which changes the phase of the response but not its magnitude. The longer side is
+        transformed first, which takes fewer transforms, and the boundary is dropped before the other side.
         """
         box = spectrum[:, self.rows, self.columns] * self.values
         first = 0 if box.shape[2] <= box.shape[1] else 1
@@ -236,11 +219,11 @@ class _GaborFilter:
 def _gabor_filters(orientations: tuple[int, ...], height: int, width: int) -> tuple[_GaborFilter, ...]:
     """The filters for padded images of one size, scale by scale.
 
-    In the frequency domain a filter is exp(-3.5 (f / f_scale - 1)^2 - 2 pi s angle^2), f in cycles a pixel of the
-    width, and s = orientations^2 / 64.
+    In the frequency domain a filter is exp(-3.5 (f / f_scale - 1)^2 - 2 pi s angle^2), f in cycles per pixel of
+    the width, and s = orientations^2 / 64.
     """
     y, x = np.meshgrid(np.arange(height) - height / 2, np.arange(width) - width / 2, indexing="ij")
-    # as the authors have it: to the order of the transform by fftshift, and from there to the centre by another one
+    # as in the authors' code: one fftshift to the order of the transform, and another one back to the centre
     frequency, angle = (fft.fftshift(fft.fftshift(grid)) for grid in (np.hypot(x, y) / width, np.arctan2(y, x)))
     filters = []
     for scale, count in enumerate(orientations):
@@ -261,16 +244,16 @@ def _boxed(values: NDArray[np.float64]) -> _GaborFilter:
 
 @kernel
 def _magnitude_means(response, rows, columns, out):
-    """Means of the magnitude of complex64 ``response`` (n, h, w) in the blocks between ``rows`` and ``columns``.
+    """Mean magnitude of complex64 ``response`` (n, h, w) in each cell; ``rows`` and ``columns`` are the cells' borders.
 
-    Writes float32 ``out`` (n, len(rows) - 1, len(columns) - 1); n h w square roots.
+    Writes float32 ``out`` (n, len(rows) - 1, len(columns) - 1). Costs n h w square roots.
     """
     sums = np.empty(response.shape[2], np.float32)
     for image in range(len(response)):
         for i in range(len(rows) - 1):
             sums[:] = 0
             for row in range(rows[i], rows[i + 1]):
-                for column in range(columns[0], columns[-1]):  # column by column: a loop of the vector unit
+                for column in range(columns[0], columns[-1]):  # neighbouring columns: vector instructions
                     value = response[image, row, column]
                     sums[column] += np.sqrt(value.real * value.real + value.imag * value.imag)
             for j in range(len(columns) - 1):

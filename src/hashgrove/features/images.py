@@ -1,7 +1,7 @@
-"""Images from files, which are untrusted: everything that Pillow can open becomes 8-bit RGB, or one line of error.
+"""Images from untrusted files: whatever Pillow can open becomes 8-bit RGB, and anything else an error of one line.
 
-The size that a file declares is compared with a limit before a pixel is decoded, and formats that need another program
-(PostScript) are not opened at all. Pillow is the extra ``images``.
+The size that a file declares is compared with a limit before any pixel is decoded. Formats that need another program,
+such as PostScript, are not opened at all. Pillow comes with the extra ``images``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.runtime.parameters import Integer, OneOf, Several
 from hashgrove.runtime.threads import run_tasks
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 
@@ -24,35 +25,38 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PIXELS", "RESAMPLING", "ImageFileError", "list_images", "read_image", "read_images", "resize_images"]
 
-MAX_PIXELS = 2**26  # 67 million: above any camera's, below where Pillow itself begins to warn
+MAX_PIXELS = 2**26  # 67 million: more than any camera has, and less than where Pillow starts to warn
 RESAMPLING = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
 ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".tif", ".tiff", ".webp", ".pbm", ".pgm", ".ppm",
     ".pnm", ".jp2", ".j2k", ".jpx", ".avif",
 )  # fmt: skip
+IMAGE_SIZE = Several(
+    Integer(1, 2**15), low=2, high=2, or_one=True, or_none=True
+)  # a side in pixels, or height and width
+ON_ERROR = OneOf(("raise", "skip"))
 
 
 class ImageFileError(FileError):
-    """An image file that cannot be used; one line that names the file and says why."""
+    """An image file that cannot be used; the message is one line that names the file and says why."""
 
 
 class _MissingImageError(ImageFileError, MissingFileError):
     pass
 
 
-def check_size(size: Any, *, parameter: str = "size") -> tuple[int, int] | None:
-    """Height and width of ``size``: an integer for a square, a pair, or None."""
+def image_size_pair(size: Any, *, parameter: str = "image_size") -> tuple[int, int] | None:
+    """Height and width from ``size``: one side for a square, a pair, or None.
+
+    >>> image_size_pair(32)
+    (32, 32)
+    """
+    IMAGE_SIZE.check(parameter, size)
     if size is None:
         return None
-    pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    whole = all(isinstance(side, int | np.integer) and not isinstance(side, bool) for side in pair)
-    if len(pair) != 2 or not whole or not all(1 <= side <= 2**15 for side in pair):
-        raise ValueError(
-            f"The {parameter!r} parameter must be None, a number of pixels from 1 to {2**15}, or a pair "
-            f"(height, width) of them. Got {size!r} instead."
-        )
-    return int(pair[0]), int(pair[1])
+    height, width = size if isinstance(size, tuple | list) else (size, size)
+    return int(height), int(width)
 
 
 def read_image(
@@ -62,20 +66,20 @@ def read_image(
     resampling: str = "bilinear",
     max_pixels: int = MAX_PIXELS,
 ) -> NDArray[np.uint8]:
-    """Read an image file as RGB; of an animation, the first frame.
+    """Read an image file as RGB; an animation gives its first frame.
 
     Palettes, grey, CMYK, Lab and black-and-white become RGB, transparency is laid over white, 16-bit values lose
-    their lower byte, and the image is turned as its EXIF orientation says.
+    their lower byte, and the image is rotated as its EXIF orientation says.
 
     Parameters
     ----------
     path : path
     size : int, (int, int), optional
-        Height and width; the image is scaled until it covers them, and the middle is cut out.
+        Height and width of the result: the image is scaled until it covers them, and the centre is cut out.
     resampling : {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"}
-        How it is scaled; as Pillow does it, an image that shrinks is averaged.
+        Filter of the scaling, as in Pillow: when an image shrinks, all of its pixels count.
     max_pixels : int
-        A file that declares more is refused before it is decoded.
+        A file that declares more pixels is refused before it is decoded.
 
     Returns
     -------
@@ -94,7 +98,7 @@ def read_image(
     >>> read_image(path).shape, read_image(path, size=2).tolist()[0]
     ((4, 6, 3), [[255, 0, 0], [255, 0, 0]])
     """
-    shape, name = check_size(size), os.fspath(path)
+    shape, name = image_size_pair(size, parameter="size"), os.fspath(path)
     Image = _pillow()
     filter_ = _filter(resampling)
     try:
@@ -110,9 +114,9 @@ def read_image(
         raise
     except FileNotFoundError as error:
         raise _MissingImageError(f"{name}: no such file") from error
-    except Exception as error:  # Pillow's decoders let out nearly any type on damaged or hostile files
+    except Exception as error:  # Pillow's decoders raise nearly any type on damaged or hostile files
         reason = getattr(error, "strerror", None) or one_line(error).removeprefix("cannot identify image file")
-        described = reason if reason and name not in reason else "no format that is read here"
+        described = reason if reason and name not in reason else "its format is not supported"
         raise ImageFileError(f"{name}: not an image, or one that is cut short or damaged: {described}") from error
 
 
@@ -126,15 +130,14 @@ def _pillow() -> Any:
 
 @lru_cache(maxsize=1)
 def _formats() -> tuple[str, ...]:
-    """Those of FORMATS that this build of Pillow has."""
+    """The members of FORMATS that this build of Pillow has."""
     Image = _pillow()
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _filter(resampling: str) -> Any:
-    if resampling not in RESAMPLING:
-        raise ValueError(f"The 'resampling' parameter must be one of {list(RESAMPLING)}. Got {resampling!r} instead.")
+    OneOf(RESAMPLING).check("resampling", resampling)
     return getattr(_pillow().Resampling, resampling.upper())
 
 
@@ -153,7 +156,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F" or image.mode.startswith("I"):
         image = Image.fromarray(_eight_bits(np.asarray(image), is_float=image.mode == "F"))
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        # from premultiplied alpha Pillow knows the way to the same colours only
+        # Pillow converts premultiplied alpha only to straight alpha of the same colours
         straight = {"La": "LA", "RGBa": "RGBA"}.get(image.mode)
         rgba = (image.convert(straight) if straight else image).convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
@@ -161,7 +164,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(values: NDArray[Any], *, is_float: bool) -> NDArray[np.uint8]:
-    """Integers are of 16 bits; real numbers go from 0 to 1 or, where one is above 1, to 255."""
+    """8-bit values of 16-bit integers, or of real numbers from 0 to 1 or, if one is above 1, from 0 to 255."""
     if not is_float:
         return (np.clip(values, 0, 2**16 - 1).astype(np.uint16) >> 8).astype(np.uint8)
     values = np.nan_to_num(values, nan=0.0, posinf=255.0, neginf=0.0)
@@ -171,14 +174,14 @@ def _eight_bits(values: NDArray[Any], *, is_float: bool) -> NDArray[np.uint8]:
 def resize_images(
     images: NDArray[np.uint8], size: int | tuple[int, int], *, resampling: str = "bilinear"
 ) -> NDArray[np.uint8]:
-    """Images of an array, shape (n, height, width) or (n, height, width, 3), scaled and cut as by `read_image`.
+    """Scale and cut the images of an array (n, height, width) or (n, height, width, 3), as `read_image` does.
 
     Examples
     --------
     >>> resize_images(np.full((1, 4, 6), 7, np.uint8), 2).tolist()
     [[[7, 7], [7, 7]]]
     """
-    shape = check_size(size)
+    shape = image_size_pair(size, parameter="size")
     if shape is None or images.shape[1:3] == shape:
         return images
     Image, filter_ = _pillow(), _filter(resampling)
@@ -189,9 +192,10 @@ def resize_images(
 
 
 def list_images(folder: PathLike) -> list[str]:
-    """Paths of the image files in a folder and all folders in it, sorted; known by their ending.
+    """Sorted paths of the image files in a folder and in all folders below it.
 
-    Hidden files are left out, and links to folders are not followed, so that a loop of them has an end.
+    Images are recognised by the ending of their names. Hidden files are left out. Links to folders are not followed,
+    because they may form a loop.
 
     Examples
     --------
@@ -204,7 +208,7 @@ def list_images(folder: PathLike) -> list[str]:
     """
     name = os.fspath(folder)
     if not os.path.isdir(name):
-        raise FileError(f"{name}: must be a folder of images. Got no folder.")
+        raise FileError(f"{name}: must be a folder of images. Got something else.")
 
     def refuse(error: OSError) -> None:
         raise FileError(f"{error.filename}: cannot be read: {error.strerror}") from error
@@ -216,7 +220,9 @@ def list_images(folder: PathLike) -> list[str]:
         if not file.startswith(".") and os.path.splitext(file)[1].lower() in ENDINGS
     ]
     if not found:
-        raise FileError(f"{name}: must hold image files. Got none that ends as an image does.")
+        raise FileError(
+            f"{name}: must hold image files. Got no name that ends in .jpg, .png or another ending of images."
+        )
     return sorted(found)
 
 
@@ -228,22 +234,23 @@ def read_images(
     on_error: str = "raise",
     n_jobs: int | None = None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Read image files of one size, or that are brought to one, into an array.
+    """Read image files into an array; they must have one size or are resized to one.
 
     Parameters
     ----------
     paths : sequence of paths
     size, resampling
-        As in `read_image`; without a size the images must have the same one.
+        As in `read_image`; without a size all images must have the same size.
     on_error : {"raise", "skip"}
-        What becomes of a file that cannot be used: an error, or a warning that names it.
+        What happens if a file cannot be used: an error, or a warning that names the file.
     n_jobs : int, optional
+        Number of threads; all cores by default.
 
     Returns
     -------
     images : uint8 array of shape (n, height, width, 3)
     kept : int64 array of shape (n,)
-        Which of ``paths`` they are.
+        Numbers of the ``paths`` that they come from.
 
     Examples
     --------
@@ -269,8 +276,8 @@ def try_images(
     on_error: str,
     n_jobs: int | None = 1,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], list[ImageFileError]]:
-    """As `read_images`, with the errors of the files that are skipped instead of warnings."""
-    check_on_error(on_error)
+    """Like `read_images`, but returns the errors of skipped files instead of giving warnings."""
+    ON_ERROR.check("on_error", on_error)
 
     def attempt(path: PathLike) -> NDArray[np.uint8] | ImageFileError:
         try:
@@ -287,15 +294,9 @@ def try_images(
         if image.shape != images[0].shape:
             raise ImageFileError(
                 f"{os.fspath(paths[number])}: must be {images[0].shape[1]} x {images[0].shape[0]} pixels, as "
-                f"{os.fspath(paths[kept[0]])} is. Got {image.shape[1]} x {image.shape[0]}; give a size for all."
+                f"{os.fspath(paths[kept[0]])} is. Got {image.shape[1]} x {image.shape[0]}; set a size for all."
             )
-    height, width = check_size(size) or (0, 0)
+    height, width = image_size_pair(size, parameter="size") or (0, 0)
     stacked = np.stack(images) if images else np.empty((0, height, width, 3), np.uint8)
     errors = [result for result in results if isinstance(result, ImageFileError)]
     return stacked, np.array(kept, np.int64), errors
-
-
-def check_on_error(on_error: str) -> None:
-    """Refuse anything but "raise" and "skip"."""
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"The 'on_error' parameter must be 'raise' or 'skip'. Got {on_error!r} instead.")

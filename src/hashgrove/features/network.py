@@ -1,4 +1,4 @@
-"""Features of an image network: a chosen output of any ONNX file, run by onnxruntime (the extra ``cnn``)."""
+"""Features from an image network: a chosen output of any ONNX file, run by onnxruntime (the extra ``cnn``)."""
 
 from __future__ import annotations
 
@@ -9,46 +9,49 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hashgrove.features.base import FeatureExtractor, Images
-from hashgrove.features.images import RESAMPLING, check_size
+from hashgrove.features.base import FeatureExtractor, ImageSource
+from hashgrove.features.images import IMAGE_SIZE, RESAMPLING, image_size_pair
 from hashgrove.features.onnxfile import refuse_external_data
+from hashgrove.runtime.parameters import Constraint, FilePath, Integer, Number, OneOf, Several, Text
 from hashgrove.storage.formats import FileError, MissingFileError, one_line
 
 __all__ = ["OnnxFeatures"]
 
 MAX_INPUT_PIXELS = 2**24
-MAX_MODEL_BYTES = 2**31 - 1  # the limit of protobuf, and so of an ONNX file
+MAX_MODEL_BYTES = 2**31 - 1  # the limit of protobuf, and therefore of an ONNX file
 INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-LAYOUTS = ("nchw", "nhwc")
-ORDERS = ("rgb", "bgr")
 
 
 class OnnxFeatures(FeatureExtractor):
-    """An output of an image network in an ONNX file; pixels go in as (pixel - mean) / std.
+    """An output of an image network in an ONNX file.
+
+    The network's input is (pixel - mean) / std.
 
     Parameters
     ----------
     path : path
-        The ONNX file, of one input of four dimensions and with all of its data in itself. `fit` reads it.
-    output : str, optional
-        Name of the output; needed where the network has several. Whatever its dimensions, each image has a row.
-    image_size : int or (int, int), optional
-        Height and width of the input; images are scaled to cover it and their middle is cut out. Without it, that of
-        the file if it is fixed there, or else that of the array of images in `fit`.
-    mean, std : float or three floats
-        Of pixels from 0 to 255, in the order of ``channels``.
-    channels : {"rgb", "bgr"}
+        The ONNX file. It must have one input of four dimensions and hold all of its data itself. `fit` reads it.
+    output : str or None, default=None
+        Name of the output to use; required if the network has several. Whatever its shape, each image gives one row.
+    image_size : int, (int, int) or None, default=None
+        Side, or height and width, of the network's input. Images are scaled to cover it and their centre is cut out.
+        Without it the size is that in the file if the file fixes it, or else that of the array of images in `fit`.
+    mean : float or three floats, default=0
+        Mean of pixels that range from 0 to 255: one number, or one per channel in the order of ``channels``.
+    std : float or three floats, default=1
+        Standard deviation of these pixels: one number, or one per channel.
+    channels : {"rgb", "bgr"}, default="rgb"
         Order of the channels of the input.
-    layout : {"nchw", "nhwc"}, optional
-        Order of the dimensions of the input; known from the file unless the number of channels is open there.
-    resampling : {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"}
-        How images are scaled.
-    batch_size : int
-        Images that go through the network together, each thread its own batch.
-    n_jobs : int, optional
-        Threads; None = all cores.
+    layout : {"nchw", "nhwc"} or None, default=None
+        Order of the dimensions of the input; required if the file leaves the number of channels open.
+    resampling : {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"}, default="bilinear"
+        Filter for the scaling of images.
+    batch_size : int, default=16
+        Number of images that go through the network together; each thread has a batch of its own.
+    n_jobs : int or None, default=None
+        Number of threads; None means all cores.
 
     Attributes
     ----------
@@ -56,15 +59,28 @@ class OnnxFeatures(FeatureExtractor):
     model_ : uint8 array
         The ONNX file.
     input_size_ : (int, int)
-        Height and width that images are brought to.
+        Height and width that images are resized to.
 
     Notes
     -----
-    The network runs on one thread a batch, and several batches at a time: so features do not depend on the number of
-    threads. A model file holds the whole ONNX file.
+    Several batches run at a time, each on one thread, so the features do not depend on the number of threads. A model
+    file holds the whole ONNX file.
     """
 
     name = "onnx"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "path": FilePath(),
+        "output": Text(or_none=True),
+        "image_size": IMAGE_SIZE,
+        "mean": Several(Number(), low=3, high=3, or_one=True),
+        "std": Several(Number(above=0), low=3, high=3, or_one=True),
+        "channels": OneOf(("rgb", "bgr")),
+        "layout": OneOf(("nchw", "nhwc", None)),
+        "resampling": OneOf(RESAMPLING),
+        "batch_size": Integer(1, 4096),
+    }
+    flags: ClassVar[Mapping[str, str]] = {"path": "--network", "output": "--output-name", "batch_size": "--batch"}
+    example_options = "--network net.onnx --size 224 --mean 127 --std 128"
     resizes_arrays = True
     not_saved: ClassVar[frozenset[str]] = FeatureExtractor.not_saved | {"path"}
     model_: NDArray[np.uint8]
@@ -76,8 +92,8 @@ class OnnxFeatures(FeatureExtractor):
         *,
         output: str | None = None,
         image_size: int | tuple[int, int] | None = None,
-        mean: ArrayLike = 0.0,
-        std: ArrayLike = 1.0,
+        mean: float | tuple[float, float, float] = 0.0,
+        std: float | tuple[float, float, float] = 1.0,
         channels: str = "rgb",
         layout: str | None = None,
         resampling: str = "bilinear",
@@ -95,54 +111,31 @@ class OnnxFeatures(FeatureExtractor):
         self.batch_size = batch_size
         self.n_jobs = n_jobs
 
-    def fit(self, images: Images, y: Any = None) -> Self:
-        """Read the network, and find how many features it gives for images as these; there is nothing to learn."""
-        self._check_parameters()
-        if self.path is None:
-            raise ValueError("The 'path' parameter must be the path of an ONNX file. Got None instead.")
-        name = os.fspath(self.path)
+    def _learn(self, source: ImageSource) -> None:
+        """Read the network, and find out how many features it gives for such images."""
+        name = os.fspath(self.path or "")
         self.__dict__.pop("_network", None)
         model = _read_model(name)
-        source = self._source(images)
         size = source.images.shape[1:3] if isinstance(source.images, np.ndarray) else None
         try:
-            return self._open(model, size)
+            self._open(model, size)
         except ValueError as error:
             raise FileError(f"{name}: {error}") from error
 
-    def _check_parameters(self) -> None:
-        for parameter, values in (("mean", self.mean), ("std", self.std)):
-            array = np.asarray(values, dtype=object)
-            numbers = all(isinstance(v, int | float | np.number) and np.isfinite(v) for v in array.ravel())
-            if array.shape not in ((), (3,)) or not numbers or (parameter == "std" and not (array > 0).all()):
-                kind = "a positive number, or three" if parameter == "std" else "a number, or three"
-                raise ValueError(f"The {parameter!r} parameter must be {kind}. Got {values!r} instead.")
-        choices = {"channels": ORDERS, "layout": (*LAYOUTS, None), "resampling": RESAMPLING}
-        for parameter, allowed in choices.items():
-            value = getattr(self, parameter)
-            if value not in allowed:
-                raise ValueError(f"The {parameter!r} parameter must be one of {list(allowed)}. Got {value!r} instead.")
-        size = self.batch_size
-        if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 1 <= size <= 4096:
-            raise ValueError(f"The 'batch_size' parameter must be an integer from 1 to 4096. Got {size!r} instead.")
-        if self.output is not None and not isinstance(self.output, str):
-            raise ValueError(f"The 'output' parameter must be None or a name. Got {self.output!r} instead.")
-
-    def _open(self, model: NDArray[np.uint8], size: tuple[int, int] | None) -> Self:
-        """Take the network of ``model`` for images of ``size``, and count its features on a black one."""
+    def _open(self, model: NDArray[np.uint8], size: tuple[int, int] | None) -> None:
+        """Use the network in ``model`` for images of ``size``, and count its features on a black image."""
         refuse_external_data(model.data)
         self.model_ = model
         fixed = self._network.size
-        wanted = check_size(self.image_size, parameter="image_size") or fixed or size
+        wanted = image_size_pair(self.image_size) or fixed or size
         if wanted is None:
-            raise ValueError("needs the 'image_size' parameter, for the size of its input is open")
+            raise ValueError("needs the 'image_size' parameter, because the file leaves the size of its input open")
         if fixed is not None and wanted != fixed:
             raise ValueError(f"has an input of {fixed[0]} x {fixed[1]} pixels; 'image_size' must be that or None")
         if wanted[0] * wanted[1] > MAX_INPUT_PIXELS:
             raise ValueError(f"must have an input of at most {MAX_INPUT_PIXELS} pixels. Got {wanted[0]} x {wanted[1]}.")
         self.input_size_ = wanted
         self.n_features_ = self._features(np.zeros((1, *wanted, 3), np.uint8)).shape[1]
-        return self
 
     @cached_property
     def _network(self) -> Network:
@@ -152,7 +145,7 @@ class OnnxFeatures(FeatureExtractor):
         return {name: value for name, value in super().__getstate__().items() if name != "_network"}
 
     def _image_size(self) -> tuple[int, int] | None:
-        return getattr(self, "input_size_", None)  # `fit` looks at the images before it knows
+        return getattr(self, "input_size_", None)  # not known yet when `fit` checks the images
 
     def _images_per_batch(self, height: int, width: int) -> int:
         return int(self.batch_size)
@@ -169,17 +162,17 @@ class OnnxFeatures(FeatureExtractor):
         mean, std = np.asarray(self.mean, np.float32), np.asarray(self.std, np.float32)
         if max(mean.size, std.size) > n_channels:
             raise ValueError(
-                "The 'mean' and 'std' parameters must be single numbers, for the network takes grey images."
+                "The 'mean' and 'std' parameters must be single numbers, because the network takes grey images."
             )
         return self._network.run((pixels - mean) / std)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The ONNX file, and the height and width of its input."""
+        """The ONNX file, and the height and width of the network's input."""
         return {"model": self.model_, "input_size": np.array(self.input_size_, np.int64)}
 
     @classmethod
     def from_arrays(cls, parameters: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """A fitted extractor from an untrusted file; see `FeatureExtractor.from_arrays`."""
+        """Rebuild a fitted extractor from the `parameters` and `arrays` of an untrusted file, and check all of them."""
         if set(arrays) != {"model", "input_size"}:
             raise ValueError(f"'onnx' features have the arrays ['input_size', 'model'], not {sorted(arrays)}")
         model, size = arrays["model"], arrays["input_size"]
@@ -188,26 +181,27 @@ class OnnxFeatures(FeatureExtractor):
         if size.dtype != np.int64 or size.shape != (2,):
             raise ValueError(f"the array 'input_size' must be two int64. Got {size.dtype} of shape {size.shape}.")
         extractor = cls._from_parameters(parameters)
-        extractor._check_parameters()
-        return extractor._open(np.ascontiguousarray(model), check_size(size.tolist(), parameter="input_size"))
+        extractor._open(np.ascontiguousarray(model), image_size_pair(size.tolist(), parameter="input_size"))
+        return extractor
 
 
 class Network:
-    """An ONNX file that is open for inference, on one thread a call; calls may come from several.
+    """An ONNX file that is open for inference. A call runs on one thread; several threads may call at a time.
 
     Parameters
     ----------
     model : uint8 array
-        The file.
+        The bytes of the file.
     output : str, optional
-        Name of the output.
+        Name of the output to use.
     layout : {"nchw", "nhwc"}, optional
+        Order of the dimensions of the input.
 
     Attributes
     ----------
     n_channels : int
     size : (int, int) or None
-        Height and width of the input, where the file has them fixed.
+        Height and width of the input, or None if the file leaves them open.
     """
 
     def __init__(self, model: NDArray[np.uint8], *, output: str | None, layout: str | None) -> None:
@@ -215,7 +209,9 @@ class Network:
         inputs = self._session.get_inputs()
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in INPUT_TYPES:
             described = ", ".join(f"{i.name} {i.type} of shape {i.shape}" for i in inputs)
-            raise ValueError(f"must have one input, a batch of images of four dimensions. Got {described or 'none'}.")
+            raise ValueError(
+                f"must have one input, a batch of images of four dimensions. Got {described or 'none'} instead."
+            )
         self._input, self._dtype = inputs[0].name, INPUT_TYPES[inputs[0].type]
         self._output = _chosen([found.name for found in self._session.get_outputs()], output)
         shape = [length if isinstance(length, int) else None for length in inputs[0].shape]
@@ -228,11 +224,11 @@ class Network:
         self.size = (height, width) if height is not None and width is not None else None
 
     def run(self, pixels: NDArray[np.float32]) -> NDArray[Any]:
-        """Output (n, whatever each image has) for pixels (n, height, width, channels)."""
+        """Output as a matrix with one row per image, for pixels (n, height, width, channels)."""
         values = (pixels.transpose(0, 3, 1, 2) if self._is_nchw else pixels).astype(self._dtype)
         if self._batch is None:
             return self._call(values)
-        padding = -len(values) % self._batch  # a network of a fixed batch gets black images after the last ones
+        padding = -len(values) % self._batch  # a network with a fixed batch size gets black images at the end
         whole = np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
         parts = [self._call(whole[start : start + self._batch]) for start in range(0, len(whole), self._batch)]
         return np.concatenate(parts)[: len(values)]
@@ -243,7 +239,7 @@ class Network:
         except Exception as error:  # onnxruntime has many types, none of them public
             raise ValueError(f"cannot be run on images of shape {values.shape[1:]}: {one_line(error)}") from error
         if not isinstance(result, np.ndarray) or result.dtype.kind != "f" or result.shape[:1] != values.shape[:1]:
-            raise ValueError(f"the output {self._output!r} must have numbers for each of {len(values)} images")
+            raise ValueError(f"the output {self._output!r} must have numbers for each of the {len(values)} images")
         return result.reshape(len(values), -1)
 
 
@@ -262,7 +258,9 @@ def _layout(shape: list[int | None], layout: str | None) -> str:
         return "nchw"
     if shape[3] in (1, 3):
         return "nhwc"
-    raise ValueError("needs the 'layout' parameter, 'nchw' or 'nhwc', for the number of its channels is open")
+    raise ValueError(
+        "needs the 'layout' parameter, 'nchw' or 'nhwc', because the file leaves the number of channels open"
+    )
 
 
 def _session(model: NDArray[np.uint8]) -> Any:
@@ -272,7 +270,7 @@ def _session(model: NDArray[np.uint8]) -> Any:
         raise ValueError("networks need onnxruntime: pip install 'hashgrove[cnn]'") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # what is wrong comes as an exception; warnings about the graph help no one
+    options.log_severity_level = 3  # errors come as exceptions, and warnings about the graph help nobody
     try:
         return onnxruntime.InferenceSession(model.tobytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has many types, none of them public

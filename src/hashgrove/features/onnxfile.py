@@ -1,8 +1,8 @@
-"""A look into an ONNX file before onnxruntime gets it: a model may not refer to anything outside of itself.
+"""A check of ONNX files before onnxruntime reads them: a model must not refer to other files.
 
-onnxruntime resolves "external data" of a model in memory against the working folder, and older versions follow any path
-(its pull requests 26776, 27430 and 28709). So tensors with external data are refused here, whatever they point to. The
-walk knows just the fields of ONNX's protobuf messages that lead to tensors, and skips all others.
+onnxruntime looks for the "external data" of a model in the working folder, and older versions follow any path (its pull
+requests 26776, 27430 and 28709). Therefore tensors with external data are refused here, whatever they point to. The
+check follows only those fields of ONNX's protobuf messages that lead to tensors, and skips all others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 __all__ = ["refuse_external_data"]
 
-MAX_DEPTH = 100  # as protobuf itself has it
+MAX_DEPTH = 100  # the limit of protobuf itself
 TENSOR = "tensor"
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of a tensor
 # message -> {number of a field: message that it holds}, by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
@@ -27,7 +27,7 @@ FIELDS: dict[str, dict[int, str]] = {
 
 
 def refuse_external_data(model: bytes | memoryview) -> None:
-    """Raise ValueError if the ONNX file is not protobuf or if a tensor of it has its data elsewhere.
+    """Raise ValueError if the file is not protobuf, or if one of its tensors has its data in another file.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def _has_external(message: memoryview, kind: str, depth: int) -> bool:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field: an integer, or the bytes of text, numbers or a message."""
+    """Number and value of each field of a message; a value is an integer, or the bytes of anything else."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
@@ -75,7 +75,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
-            raise IndexError  # groups, which ONNX never had
+            raise IndexError  # groups, which ONNX never used
         if place + length > len(message):
             raise IndexError
         yield key >> 3, message[place : place + length]

@@ -18,7 +18,7 @@ from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["covariance", "normalised_patches", "patch_grid", "sample_patches", "whiten", "zca"]
 
-CONTRAST = 10.0  # added to the variance of a patch, on the scale 0..255, so that flat patches stay small
+CONTRAST = 10.0  # added to the variance of a patch of values 0 to 255, so that flat patches stay small
 ROWS_PER_CHUNK = 8192
 IMAGES_PER_CHUNK = 32
 
@@ -36,9 +36,9 @@ def patch_grid(height: int, width: int, *, patch_size: int, stride: int) -> tupl
 def normalised_patches(image, patch_size, stride, out):
     """Write every patch of ``image`` (height, width, channels; uint8) to a row of ``out`` (patches, values; float32).
 
-    A patch is read row by row, channels innermost; its mean is taken off, and it is divided by the root of its
-    variance + `CONTRAST`. Patches follow each other along the rows of the image. Each takes its mean and variance from
-    sums over all rectangles from the top left corner, which are whole numbers and exact: about 0.2 ns a value.
+    A patch is read row by row, with channels innermost. Its mean is subtracted, and it is divided by the square root of
+    variance + `CONTRAST`. Patches are in the order of the rows of the image. Mean and variance come from sums over all
+    rectangles that start in the top left corner; these are integers and therefore exact. About 0.2 ns per value.
     """
     height, width, channels = image.shape
     pixels = np.empty((height, width * channels), np.float32)
@@ -54,7 +54,7 @@ def normalised_patches(image, patch_size, stride, out):
                 square += value * value
             totals[y + 1, x + 1] = totals[y, x + 1] + total
             squares[y + 1, x + 1] = squares[y, x + 1] + square
-    length = np.uint64(patch_size * channels)  # values of a patch that lie side by side
+    length = np.uint64(patch_size * channels)  # neighbouring values of one row of a patch
     row = 0
     for top in range(0, height - patch_size + 1, stride):
         for left in range(0, width - patch_size + 1, stride):
@@ -72,7 +72,7 @@ def normalised_patches(image, patch_size, stride, out):
 
 @kernel
 def _rectangle(sums, top, left, size):
-    """Sum over a square, from sums over rectangles."""
+    """Sum over a square, from sums over the rectangles that start in the top left corner."""
     return sums[top + size, left + size] - sums[top, left + size] - sums[top + size, left] + sums[top, left]
 
 
@@ -114,11 +114,11 @@ def sample_patches(
     """Normalised patches from random places of random images, with replacement, in random order.
 
     ``read(start, stop)`` gives images as uint8 (n, height, width) or (n, height, width, channels); it is called for a
-    few at a time.
+    few images at a time.
     """
     numbers = np.sort(rng.integers(n_images, size=n_patches))
     places = rng.random((n_patches, 2))
-    order = rng.permutation(n_patches)  # who takes the first rows of the sample must not get the first images
+    order = rng.permutation(n_patches)  # so that the first rows of the sample are not all from the first images
     drawn = np.unique(numbers)
 
     def sample(start: int, stop: int) -> NDArray[np.float32]:
@@ -143,7 +143,7 @@ def sample_patches(
 
 
 def covariance(rows: NDArray[np.float32], *, n_jobs: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mean and covariance of ``rows``, in float64, from chunks of a fixed size."""
+    """Mean and covariance of ``rows``, in float64, summed over chunks of a fixed size."""
 
     def sums(start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
         part = rows[start:stop].astype(np.float64)
@@ -156,7 +156,7 @@ def covariance(rows: NDArray[np.float32], *, n_jobs: int | None = None) -> tuple
 
 
 def zca(covariance: NDArray[Any], epsilon: float) -> NDArray[Any]:
-    """The symmetric matrix that whitens: V (diag(eigenvalues) + epsilon)^(-1/2) V'.
+    """The symmetric whitening matrix V (diag(eigenvalues) + epsilon)^(-1/2) V'.
 
     >>> zca(np.diag([3.9, 0.15]), 0.1).round(6).tolist()
     [[0.5, 0.0], [0.0, 2.0]]
@@ -165,7 +165,7 @@ def zca(covariance: NDArray[Any], epsilon: float) -> NDArray[Any]:
 
 
 def whiten(rows: NDArray[np.float32], mean: NDArray[Any], whitener: NDArray[Any], *, n_jobs: int | None = None) -> None:
-    """Take ``mean`` off and multiply by ``whitener``, in place: the sample is the largest array of a fit."""
+    """Subtract ``mean`` and multiply by ``whitener``, in place, because the sample is the largest array of a fit."""
     shift, matrix = mean.astype(np.float32), whitener.astype(np.float32)
 
     def of_chunk(start: int, stop: int) -> None:

@@ -1,7 +1,7 @@
 """Soft thresholds and spatial pooling: from the scores of an image's patches to one feature vector.
 
-Regions are the cells of a 1x1, a 2x2 and a 3x3 grid (or others). Their borders cut the image into small cells; a score
-is read once, thresholded and added to its small cell, and the regions are made of these.
+Regions are the cells of a 1x1, a 2x2 and a 3x3 grid (or others). The borders of all regions cut the image into small
+cells. Each score is read once, thresholded and added to its small cell, and a region is a union of small cells.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hashgrove.runtime.compiling import kernel
 
 __all__ = ["ENCODINGS", "add_codes", "combine", "regions", "small_cells"]
 
-ENCODINGS = ("positive", "absolute", "split")  # numbers of the kernel are places in this list
+ENCODINGS = ("positive", "absolute", "split")  # a kernel takes the position in this tuple
 
 
 def _borders(length: int, level: int) -> list[int]:
@@ -23,7 +23,7 @@ def _borders(length: int, level: int) -> list[int]:
 
 
 def small_cells(length: int, levels: Sequence[int]) -> NDArray[np.int64]:
-    """Where the small cells begin along a side of ``length`` patches, and the end.
+    """Starts of the small cells along a side of ``length`` patches, and the end of the last one.
 
     >>> small_cells(27, (1, 2, 3)).tolist()
     [0, 9, 14, 18, 27]
@@ -32,7 +32,7 @@ def small_cells(length: int, levels: Sequence[int]) -> NDArray[np.int64]:
 
 
 def regions(n_rows: int, n_columns: int, levels: Sequence[int]) -> NDArray[np.int64]:
-    """For each region its first and last small cell, down and across (half-open): shape (regions, 4).
+    """First and last (exclusive) small cell of each region, vertically and horizontally: shape (regions, 4).
 
     >>> regions(4, 4, (1, 2)).tolist()
     [[0, 2, 0, 2], [0, 1, 0, 1], [0, 1, 1, 2], [1, 2, 0, 1], [1, 2, 1, 2]]
@@ -47,12 +47,13 @@ def regions(n_rows: int, n_columns: int, levels: Sequence[int]) -> NDArray[np.in
 
 @kernel
 def add_codes(scores, first, bias, threshold, encoding, maximum, rows, columns, cells):
-    """Pool the codes of a strip of an image, grid rows from ``first`` on, into ``cells`` (small cells, maps), float32.
+    """Pool the codes of a strip of an image into ``cells`` (small cells, maps), float32.
 
-    ``scores`` (patches, atoms) float32 in the order of the image; ``bias`` (atoms,) is taken off first. ``encoding``:
-    0 keeps what is above ``threshold``, 1 what |score| is above, 2 both signs as maps of their own (maps = 2 atoms).
-    ``maximum`` pools by the maximum, else by the sum; ``rows`` and ``columns`` are those of `small_cells`. Cells start
-    at zero, which is neutral for the maximum, too: codes are never negative. 0.2 ns a score.
+    The strip starts at row ``first`` of the grid of patches. ``scores`` (patches, atoms), float32, are in image order;
+    ``bias`` (atoms,) is subtracted first. ``encoding`` is the position in `ENCODINGS`: 0 keeps how far the score is
+    above ``threshold``, 1 the same for |score|, and 2 for both signs as separate maps (maps = 2 atoms). ``maximum``
+    chooses the maximum instead of the sum; ``rows`` and ``columns`` are those of `small_cells`. Cells start at zero,
+    which is also neutral for the maximum because codes are never negative. About 0.2 ns per score.
     """
     n_atoms = scores.shape[1]
     width, across = columns[-1], len(columns) - 1
@@ -72,7 +73,7 @@ def add_codes(scores, first, bias, threshold, encoding, maximum, rows, columns, 
 
 @kernel
 def combine(cells, maximum, rows, columns, regions, out):
-    """Write the features of an image to ``out`` (regions, maps): maximum or mean over each of `regions`."""
+    """Write the features of an image to ``out`` (regions, maps): the maximum or mean over each region."""
     across = len(columns) - 1
     for region in range(len(regions)):
         top, bottom, left, right = regions[region]
@@ -91,7 +92,7 @@ def combine(cells, maximum, rows, columns, regions, out):
 
 @kernel
 def _add(row, bias, sign, threshold, maximum, cell):
-    """Pool max(0, sign (row - bias) - threshold) into ``cell``; the two loops are one vector loop each."""
+    """Pool max(0, sign (row - bias) - threshold) into ``cell``; both loops use vector instructions."""
     zero = np.float32(0)
     if maximum:
         for j in range(len(row)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import re
 from collections.abc import Callable
 from functools import cache
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import event
 
 __all__ = ["kernel", "source_digest"]
 
+logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]
 IMPORT = re.compile(r"^[ \t]*from (hashgrove[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
@@ -47,6 +50,23 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     cache_file.load = _or_default(cache_file.load, lambda: None)
     cache_file.save = _or_default(cache_file.save, lambda: None)
     return compiled
+
+
+class _CompilationLog(event.Listener):  # type: ignore[misc, unused-ignore]
+    """Logs a record when a kernel of hashgrove is compiled; a kernel that is loaded from the cache gives no record."""
+
+    def on_start(self, event: Any) -> None:
+        """Log the name of the kernel, and as ``cached`` whether its machine code will be kept for later processes."""
+        dispatcher = event.data["dispatcher"]
+        if dispatcher.py_func.__module__.startswith("hashgrove."):
+            cached = hasattr(dispatcher._cache, "_cache_file")
+            logger.info("compiling %s", dispatcher.py_func.__qualname__, extra={"cached": cached})
+
+    def on_end(self, event: Any) -> None:
+        """Log nothing."""
+
+
+event.register("numba:compile", _CompilationLog())
 
 
 def _or_default(method: Callable[..., Any], default: Callable[[], Any]) -> Callable[..., Any]:

@@ -7,15 +7,26 @@ An estimator (hasher, learner, solver, extractor) declares what each of its para
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Constraint", "Flag", "Integer", "Number", "OneOf", "check_parameters"]
+__all__ = [
+    "Constraint",
+    "FilePath",
+    "Flag",
+    "Integer",
+    "Number",
+    "OneOf",
+    "Several",
+    "Text",
+    "check_parameters",
+    "declared_constraints",
+]
 
 
 class Constraint(ABC):
@@ -129,11 +140,72 @@ class Flag(Constraint):
         return "True or False"
 
 
+@dataclass(frozen=True)
+class Text(Constraint):
+    """A string that is not empty."""
+
+    or_none: bool = False
+
+    def allows(self, value: Any) -> bool:
+        """Whether ``value`` is a string, or None where that is allowed."""
+        return self.or_none if value is None else isinstance(value, str) and value != ""
+
+    def __str__(self) -> str:
+        return "text" + " or None" * self.or_none
+
+
+@dataclass(frozen=True)
+class FilePath(Constraint):
+    """The path of a file, as text or as a path object."""
+
+    def allows(self, value: Any) -> bool:
+        """Whether ``value`` is a path."""
+        return isinstance(value, str | os.PathLike) and os.fspath(value) != ""
+
+    def __str__(self) -> str:
+        return "the path of a file"
+
+
+@dataclass(frozen=True)
+class Several(Constraint):
+    """``low`` to ``high`` values that each meet ``each``, as tuple, list or array; with ``or_one`` also a single value.
+
+    >>> Several(Integer(1), low=2, high=2, or_one=True).check("size", (16, 0))
+    Traceback (most recent call last):
+        ...
+    ValueError: The 'size' parameter must be an integer of at least 1, or a tuple of 2 of them. Got (16, 0) instead.
+    """
+
+    each: Constraint
+    low: int
+    high: int
+    or_one: bool = False
+    or_none: bool = False
+
+    def allows(self, value: Any) -> bool:
+        """Whether ``value`` is a tuple, list or array of allowed values, or one of the other allowed forms."""
+        if value is None:
+            return self.or_none
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(value, tuple | list):
+            return self.low <= len(value) <= self.high and all(map(self.each.allows, value))
+        return self.or_one and self.each.allows(value)
+
+    def __str__(self) -> str:
+        length = str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+        several = f"a tuple of {length} of them" if self.or_one else f"a tuple of {length} values, each {self.each}"
+        return (f"{self.each}, or {several}" if self.or_one else several) + ", or None" * self.or_none
+
+
+def declared_constraints(estimator: type) -> dict[str, Constraint]:
+    """The ``constraints`` of a class together with those of the classes above it, by parameter."""
+    declared: dict[str, Constraint] = {}
+    for kind in reversed(estimator.__mro__):
+        declared.update(vars(kind).get("constraints", {}))
+    return declared
+
+
 def check_parameters(estimator: Any) -> None:
     """Check the parameters of an estimator by the ``constraints`` of its class and of the classes above it."""
-    declared: dict[str, Constraint] = {}
-    for kind in reversed(type(estimator).__mro__):
-        own: Mapping[str, Constraint] = vars(kind).get("constraints", {})
-        declared.update(own)
-    for name, constraint in declared.items():
+    for name, constraint in declared_constraints(type(estimator)).items():
         constraint.check(name, getattr(estimator, name))

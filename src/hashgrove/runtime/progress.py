@@ -1,4 +1,4 @@
-"""Progress on stderr, with the time left: of a fit (bits or iterations), images, a download, a suite of runs."""
+"""Progress on stderr, with the time left: for a fit (bits or iterations), images, a download or a series of runs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,49 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from hashgrove.fasthash import BitRecord
-
 __all__ = ["image_progress", "report_download", "report_iterations", "report_progress", "report_runs"]
 
-SECONDS_PER_LINE = 5.0  # of a download, where stderr is not a terminal
+SECONDS_PER_LINE = 5.0  # between two lines about a download, where stderr is not a terminal
+
+
+class LearnedBit(Protocol):
+    """What is shown of one bit of a fit; `hashgrove.fasthash.BitRecord` has these attributes."""
+
+    @property
+    def bit(self) -> int:
+        """Number of the bit, from 0."""
+
+    @property
+    def objective(self) -> float:
+        """Mean loss over the pairs."""
+
+    @property
+    def training_error(self) -> float:
+        """Share of the training points whose learned bit is not the inferred one."""
+
+    @property
+    def seconds_inference(self) -> float:
+        """Time of step 1."""
+
+    @property
+    def seconds_learning(self) -> float:
+        """Time of step 2."""
 
 
 @contextmanager
-def report_progress(n_bits: int, *, done: int, verbose: int) -> Iterator[Callable[[BitRecord], None]]:
-    """A callback that shows each `BitRecord`: a bar on a terminal, elsewhere lines if ``verbose`` > 1, or nothing."""
+def report_progress(n_bits: int, *, done: int, verbose: int) -> Iterator[Callable[[LearnedBit], None]]:
+    """Give a callback that shows each bit as it is learned.
 
-    def line(record: BitRecord) -> str:
+    On a terminal it draws a progress bar; elsewhere it prints one line per bit if ``verbose`` is above 1. With
+    ``verbose=0`` it shows nothing.
+    """
+
+    def line(record: LearnedBit) -> str:
         seconds = record.seconds_inference + record.seconds_learning
         return f"bit {record.bit}: {_figures(record)}  {seconds:.2f} s"
 
@@ -32,14 +58,14 @@ def report_progress(n_bits: int, *, done: int, verbose: int) -> Iterator[Callabl
 
 @contextmanager
 def report_iterations(what: str, n_iter: int, *, verbose: int) -> Iterator[Callable[[int, float], None]]:
-    """The same for a fit in iterations: a callback that shows the number of each, and the share of error left."""
+    """Give a callback that shows each iteration of a fit: its number and the share of the error that is left."""
     with _report(what, n_iter, 0, verbose) as show:
         yield lambda number, left: show(f"left {left:.4f}", f"{what}: iteration {number}: left {left:.4f}")
 
 
 @contextmanager
 def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
-    """A callback for the number of images done: a bar with the time left on a terminal, elsewhere nothing."""
+    """Give a callback for the number of images done: it draws a progress bar on a terminal and nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -50,7 +76,7 @@ def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
-    """A callback that shows each run of a suite when it ends, with its state: a bar on a terminal, elsewhere lines."""
+    """Give a callback that shows each finished run and its state: a bar on a terminal, one line per run elsewhere."""
     if not sys.stderr.isatty():
         yield _RunLines(total)
         return
@@ -60,7 +86,7 @@ def report_runs(total: int) -> Iterator[Callable[[str, str], None]]:
 
 
 class _RunLines:
-    """Prints a line for each run, with the time that the rest will take if it goes on at this pace."""
+    """Prints one line per run, with the time that the remaining runs will take at the pace so far."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done, self.started = total, 0, time.monotonic()
@@ -74,7 +100,7 @@ class _RunLines:
 
 @contextmanager
 def report_download(file: str) -> Iterator[Callable[[int, int], None]]:
-    """A callback that shows the bytes done of all: a bar on a terminal, elsewhere a line every few seconds."""
+    """Give a callback that shows how many bytes have arrived: by a bar on a terminal, by lines elsewhere."""
     if not sys.stderr.isatty():
         yield _DownloadLines(file)
         return
@@ -95,7 +121,7 @@ def report_download(file: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class _DownloadLines:
-    """Prints a line when the last one is some seconds old, and one at the end."""
+    """Prints a line every `SECONDS_PER_LINE` seconds, and one at the end."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -105,7 +131,7 @@ class _DownloadLines:
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if self.first is None:
-            self.first = done  # what an earlier run has brought says nothing of the speed
+            self.first = done  # bytes from an earlier run do not count towards the speed
         if now - self.printed < SECONDS_PER_LINE and done < total:
             return
         self.printed = now
@@ -117,7 +143,7 @@ class _DownloadLines:
 
 @contextmanager
 def _report(what: str, total: int, done: int, verbose: int) -> Iterator[Callable[[str, str], None]]:
-    """A callback that shows one more step: figures beside the bar, or a line."""
+    """Give a callback that shows one more step: with figures beside the bar, or as a line."""
     if not (verbose > 0 and sys.stderr.isatty()):
         yield _print_line if verbose > 1 else _ignore
         return
@@ -150,7 +176,7 @@ def _progress(title: str) -> Progress:
     return Progress(*columns, console=Console(stderr=True))
 
 
-def _figures(record: BitRecord) -> str:
+def _figures(record: LearnedBit) -> str:
     return f"loss {record.objective:.4f}  error {record.training_error:.3f}"
 
 
@@ -159,4 +185,4 @@ def _print_line(figures: str, line: str) -> None:
 
 
 def _ignore(figures: str, line: str) -> None:
-    """Say nothing."""
+    """Show nothing."""

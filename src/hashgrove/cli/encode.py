@@ -1,0 +1,42 @@
+"""The command ``hashgrove encode``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hashgrove.cli import options
+
+__all__ = ["encode"]
+
+
+@click.command()
+@click.argument("model")
+@click.argument("features")
+@click.option("-o", "--output", required=True, metavar="CODES", help="File to write, .npy or .csv.")
+@options.threads
+def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
+    """Turn FEATURES into packed codes with a MODEL.
+
+    The codes are a uint8 matrix with one row per item and eight bits per byte. If the model holds an extractor (see
+    `train --features`), FEATURES may also be images: a folder, one image, a list of paths or an array, as for
+    `hashgrove features`.
+
+    \b
+    Example:
+      hashgrove encode model.hashgrove database.npy -o codes.npy
+    """
+    suffix = Path(output).suffix.lower()
+    options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
+    from hashgrove import load
+    from hashgrove.cli.images import write_names
+    from hashgrove.cli.inputs import check_output, encode_file
+    from hashgrove.storage.matrices import write_matrix
+
+    check_output(output, inputs=(model, features))
+    codes, names = encode_file(load(model), features, model=model, n_jobs=n_jobs)
+    write_matrix(output, codes)
+    if names is not None:
+        write_names(output, names)
+    click.echo(f"Wrote {len(codes):,} codes of {codes.shape[1]} bytes to {output}", err=True)

@@ -1,0 +1,116 @@
+"""The command ``hashgrove train``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hashgrove.cli import options
+from hashgrove.cli.signature import Settings, SignatureCommand, SignatureOption, signature_options
+
+if TYPE_CHECKING:
+    from hashgrove.fasthash import FastHash
+
+__all__ = ["train"]
+
+DIRECTIONS = ("linear", "kernel")
+SUPERVISION = ("labels", "label_column", "pairs", "triplets")  # of these the caller gives exactly one
+
+
+def _derive() -> list[SignatureOption]:
+    """Options of FastHash and of every hash function; where both have a flag, FastHash keeps it."""
+    from hashgrove import FastHash
+    from hashgrove.functions import HASH_FUNCTIONS
+    from hashgrove.inference import SOLVERS
+    from hashgrove.losses import LOSSES
+
+    registries: dict[str, Iterable[str]] = {"loss": LOSSES, "hash_function": HASH_FUNCTIONS, "inference": SOLVERS}
+    shared = signature_options({"": FastHash}, skip=("directions",), choices=registries)
+    flags = {flag for option in shared for flag in option.opts}
+    return [*shared, *(option for option in signature_options(HASH_FUNCTIONS) if not flags & set(option.opts))]
+
+
+@click.command(cls=SignatureCommand, derive=_derive)
+@click.argument("features")
+@click.argument("labels", required=False)
+@click.option("-o", "--output", required=True, metavar="MODEL", help="Model file to write.")
+@click.option("--label-column", metavar="NAME", help="Column of a .csv or .parquet FEATURES file that has the labels.")
+@click.option("--pairs", metavar="FILE", help="Rows i, j, relation: above 0 similar, below 0 dissimilar.")
+@click.option("--triplets", metavar="FILE", help="Rows anchor, positive, negative: row numbers of FEATURES.")
+@click.option("--unlabelled", metavar="VALUE", help="Label that marks rows without a label.")
+@click.option("--sample-weight", metavar="FILE", help="Weights of the rows of FEATURES.")
+@click.option(
+    "--features", "extractor", metavar="EXTRACTOR", help="Extractor that made FEATURES; the model then takes images."
+)
+@click.option(
+    "--directions", type=click.Choice(DIRECTIONS), help="Show hash functions directions that correlate with the labels."
+)
+@options.threads
+@click.option("--quiet", is_flag=True, help="Print neither progress nor a summary.")
+def train(
+    features: str,
+    labels: str | None,
+    output: str,
+    extractor: str | None,
+    directions: str | None,
+    n_jobs: int | None,
+    quiet: bool,
+    settings: Settings,
+    **files: str | None,
+) -> None:
+    """Learn a model from FEATURES and LABELS.
+
+    FEATURES is a matrix with one row per item. LABELS has one class per row, or is a tag matrix whose entries are not
+    zero where the row has the tag. Instead of LABELS you may give --label-column, --pairs or --triplets.
+
+    \b
+    Example:
+      hashgrove train X.npy y.npy -o model.hashgrove --bits 64 --loss hinge --depth 4 --seed 0
+    """
+    files["labels"] = labels
+    _check_call(files)
+    hasher = _hasher(settings, directions, n_jobs=n_jobs, verbose=0 if quiet else 1)
+    from hashgrove.cli.inputs import check_min_shared, check_output, read_extractor, read_supervision
+    from hashgrove.cli.output import format_training
+
+    inputs = [features, extractor, *(files[name] for name in ("labels", "pairs", "triplets", "sample_weight"))]
+    check_output(output, inputs=inputs)
+    X, supervision = read_supervision(features, **files)
+    made_by = read_extractor(extractor, n_features=X.shape[1], of=features)
+    check_min_shared(settings.of(""), supervision.get("y"))
+    started = time.perf_counter()
+    hasher.fit(X, **supervision)
+    seconds = time.perf_counter() - started
+    hasher.save(output, features=made_by)
+    if not quiet:
+        click.echo(format_training(hasher, output, seconds))
+
+
+def _check_call(files: dict[str, str | None]) -> None:
+    n_given = sum(files[name] is not None for name in SUPERVISION)
+    options.refuse(n_given != 1, "Give one of LABELS, --label-column, --pairs and --triplets.")
+    labelled = files["labels"] is not None or files["label_column"] is not None
+    options.refuse(
+        files["unlabelled"] is not None and not labelled, "--unlabelled is for LABELS and --label-column only."
+    )
+
+
+def _hasher(settings: Settings, directions: str | None, **more: Any) -> FastHash:
+    """The hasher that the options describe; options of a hash function that was not chosen are refused."""
+    from hashgrove import FastHash
+    from hashgrove.functions import HASH_FUNCTIONS
+
+    chosen = settings.of("")
+    name = chosen.get("hash_function", FastHash().hash_function)
+    foreign = settings.flags_not_of("", name)
+    options.refuse(bool(foreign), f"{' and '.join(foreign)}: no such option for --hash-function {name}.")
+    if own := settings.of(name):
+        chosen["hash_function"] = HASH_FUNCTIONS[name](**own)
+    return _with_directions(FastHash(**chosen, **more), directions)
+
+
+def _with_directions(hasher: FastHash, directions: str | None) -> FastHash:
+    return hasher if directions is None else hasher.set_params(directions=directions)

@@ -1,0 +1,165 @@
+"""Small computations that together reach every kernel, and what is needed to run kernels without compiling them.
+
+With ``NUMBA_DISABLE_JIT=1`` Python interprets the kernels: an index out of bounds raises, a debugger can stop inside,
+and coverage sees their lines. The functions that emit vector instructions (`numba.extending.intrinsic`) have no Python
+body, so `install_twins` gives each of them a slow one.
+
+``NUMBA_DISABLE_JIT=1 python tests/interpreted.py results.npz`` writes what `COMPUTATIONS` give;
+`tests/test_interpreted.py` compares it with what they give when compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from inspect import getclosurevars
+
+import numpy as np
+from numba import extending
+from sklearn.datasets import load_digits
+
+from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, evaluate, hamming, pack
+from hashgrove.baselines import BASELINES
+from hashgrove.inference import SOLVERS
+
+
+def popcount(word):
+    return np.uint64(int(word).bit_count())
+
+
+def prefetch(array, offset):
+    """A hint to the processor: nothing to do."""
+
+
+def below(words, n, first, queries, query, n_words, limit):
+    """`hashgrove.index.scan._below`: which of 64 items are nearer to a query than ``limit``, one bit per item."""
+    found = 0
+    for item in range(64):
+        distance = sum(popcount(words[w * n + first + item] ^ queries[query + w]) for w in range(n_words))
+        found |= int(distance < limit) << item
+    return np.uint64(found)
+
+
+def tree(levels, first, records, start, n_tests):
+    """`hashgrove.encoders.forest._tree_of`: the rows among 64 where a tree with ``n_tests`` nodes says +1."""
+    record = records[int(start) : int(start) + 2 * n_tests + (n_tests + 1) // 8]
+    flips = record[2 * n_tests :].view(np.uint8)
+    found = 0
+    for row in range(64):
+        k = 0
+        while k < n_tests:
+            passed = levels[int(record[k]) + int(first) + row] > record[n_tests + k] & 255
+            lowest, k = k, 2 * k + 1 + int(passed)
+        found |= int(passed != (flips[lowest - n_tests // 2] > 0)) << row
+    return np.uint64(found)
+
+
+def add_where(votes, rows, weight):
+    """`hashgrove.encoders.forest._add_where`: add a weight to the votes of the rows whose bit is one."""
+    for row in range(64):
+        if int(rows) >> row & 1:
+            votes[row] += weight
+
+
+def bin_lanes(values, at, low, scale, feature, out, to):
+    """`hashgrove.encoders.binning._bin_lanes`: write the levels of 16 values; one bit for each that is not finite."""
+    at, feature, to = int(at), int(feature), int(to)
+    read = values[at : at + 16].astype(np.float64)
+    level = (read - low[feature : feature + 16]) * scale[feature : feature + 16] + 0.5
+    out[to : to + 16] = np.clip(np.nan_to_num(level), 0, 255)
+    return np.uint16((~np.isfinite(read) << np.arange(16)).sum())
+
+
+TWINS = {
+    "popcount": popcount,
+    "prefetch": prefetch,
+    "_below": below,
+    "tree": tree,
+    "_add_where": add_where,
+    "_bin_lanes": bin_lanes,
+}
+
+
+def install_twins():
+    """Let Python call intrinsics; and let integers wrap around without a warning, as they do in compiled code."""
+
+    def call(intrinsic, *arguments):
+        # what an intrinsic is made for (the size of a tree) is in the function that makes it
+        made_for = {k: v for k, v in getclosurevars(intrinsic._defn).nonlocals.items() if k == "n_tests"}
+        return TWINS[intrinsic._name](*arguments, **made_for)
+
+    extending._Intrinsic.__call__ = call
+    warnings.filterwarnings("ignore", "(overflow|invalid value|divide by zero) encountered", RuntimeWarning)
+
+
+# 70 rows, so that there is a full tile of 64 and a part of one; 20 features: a full vector of 16 and a part of one
+X, Y = load_digits(return_X_y=True)
+X, Y = np.ascontiguousarray(X[:70, 20:40]), Y[:70] % 4
+TAGS = (Y[:, None] % np.array([2, 3, 4]) == 0).astype(np.int64)
+TAGS[:, 0] = 1
+PAIRS = np.array([(i, i + 1, 1 if Y[i] == Y[i + 1] else -1) for i in range(69)])
+IMAGES = load_digits().images[:12].astype(np.uint8)
+CODES = pack(np.random.default_rng(0).integers(2, size=(200, 72)).astype(bool))
+CLASSES = np.arange(200) % 5
+MARKS = np.random.default_rng(1).integers(2, size=(200, 70))
+
+
+def fit(y=Y, affinity=None, trees=(), **settings):
+    learner = BoostedTrees(**{"n_trees": 3, "features_per_node": 6, "max_depth": 3, **dict(trees)})
+    hasher = FastHash(3, hash_function=learner, random_state=0, **{"n_similar": 6, "n_dissimilar": 6, **settings})
+    hasher.fit(X, y, affinity=affinity)
+    return [hasher.transform(X), hasher.decision_function(X)]
+
+
+def measure(y, n_queries=5, **settings):
+    report = evaluate(FlatIndex(CODES), CODES[:n_queries], y[:n_queries], y, k=7, knn=3, **settings)
+    return [report.map, report.pr_area, report.precision_curve]
+
+
+def codebook(**settings):
+    features = Codebook(5, patch_size=3, n_patches=60, n_iter=2, sparsity=2, random_state=0, **settings)
+    return [features.fit_transform(IMAGES)]
+
+
+def search(index):
+    distances, ids = zip(index.search(CODES[:3], 5), index.search(CODES[:3], 150), strict=True)
+    by_radius = index.search_radius(CODES[:3], 30)
+    return [*distances, *ids, *map(np.concatenate, by_radius)]
+
+
+COMPUTATIONS = {
+    **{f"solver {name}": lambda name=name: fit(inference=name) for name in SOLVERS},
+    "all pairs": lambda: fit(n_similar=None, n_dissimilar=None),
+    "tags": lambda: fit(TAGS, min_shared=2),
+    "pairs": lambda: fit(None, PAIRS, n_similar=None, n_dissimilar=None),
+    "trees of depth 6": lambda: fit(trees={"max_depth": 6}),
+    "trees of depth 9": lambda: fit(trees={"max_depth": 9, "trimming": 0.0}),
+    "features per tree": lambda: fit(trees={"subset": "tree"}),
+    "bre": lambda: [
+        BASELINES["bre"](2, n_anchors=8, anchors_per_bit=4, n_iter=1, random_state=0).fit(X, Y).transform(X)
+    ],
+    "hamming": lambda: [hamming(CODES[:3], CODES)],
+    "search": lambda: search(FlatIndex(CODES)),
+    "search weighted": lambda: [*FlatIndex(CODES).search_weighted(CODES[:2], np.arange(144.0).reshape(2, 72), 5)],
+    "measures of classes": lambda: measure(CLASSES),
+    "measures by id": lambda: measure(CLASSES, ties="id"),
+    "measures without self": lambda: measure(CLASSES, len(CODES), exclude_self=True),
+    "measures of tags": lambda: measure(MARKS, min_shared=17),
+    "measures weighted": lambda: measure(CLASSES, weights=np.ones((5, 72))),
+    "gist": lambda: [Gist((2, 2), n_blocks=2).fit_transform(IMAGES[:2])],
+    "codebook": codebook,
+    "codebook k-means": lambda: codebook(dictionary="kmeans", encoding="absolute", pooling="max"),
+    "codebook split": lambda: codebook(encoding="split", output="uint8"),
+}
+
+
+def main():
+    install_twins()
+    results = {
+        f"{name}/{place}": array for name, compute in COMPUTATIONS.items() for place, array in enumerate(compute())
+    }
+    np.savez(sys.argv[1], **results)
+
+
+if __name__ == "__main__":
+    main()
