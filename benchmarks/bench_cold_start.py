@@ -1,4 +1,4 @@
-"""Cold start: how long the import and the first calls take, with an empty and with a filled cache of compiled code."""
+"""Cold start: how long the import and the first calls take, with an empty and with a full cache of compiled code."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ print(json.dumps(seconds))
 
 
 def python(code: str, **environment: str) -> str:
-    """What a new interpreter prints."""
+    """Run code in a new interpreter; return what it prints."""
     settings = {**os.environ, **environment}
     return subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True).stdout
 
 
 def run_python(code: str, _: None) -> str:
-    """`python` as a contender runs it."""
+    """Call `python` the way a contender is called."""
     return python(code)
 
 
 def imports(rounds: int) -> Contest:
-    """The whole process, from start to end."""
+    """Time the whole process of an import, from start to end."""
     statements = {OURS: "import hashgrove", "FastHash": "from hashgrove import FastHash", "bare interpreter": "pass"}
     entries = race(
         [
@@ -60,7 +60,7 @@ def imports(rounds: int) -> Contest:
 
 
 def first_calls(rounds: int) -> Contest:
-    """Each call on a tiny problem, so the time is that of compiling or of reading the cache."""
+    """Time each call on a tiny problem, so that compiling, or reading the cache, takes most of the time."""
     with tempfile.TemporaryDirectory() as folder:
         empty = json.loads(python(FIRST_CALLS, NUMBA_CACHE_DIR=folder))
         filled = [json.loads(python(FIRST_CALLS, NUMBA_CACHE_DIR=folder)) for _ in range(rounds)]
@@ -73,7 +73,7 @@ def first_calls(rounds: int) -> Contest:
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """Imports, and first calls."""
+    """Return the contests of imports and of first calls."""
     found: dict[str, Callable[[], Contest]] = {"imports": partial(imports, 2 if setting.tiny else 5)}
     if not setting.tiny:  # there is no small size of compiling everything
         found["first calls"] = partial(first_calls, 3)

@@ -1,4 +1,4 @@
-"""Encoding rows by boosted trees, quantising included, against other engines on the same trees."""
+"""Encoding rows with boosted trees, including quantising, against other engines that run the same trees."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hashgrove import BoostedTrees, pack
 from hashgrove.encoders import Trees
 from hashgrove.encoders.forest import vote_rows
 
-SKETCH = 2.1e-6  # seconds a row: 64 bits of 200 trees of depth 4, quantising excluded (issue 3)
+SKETCH = 2.1e-6  # seconds per row of a first sketch: 64 bits of 200 trees of depth 4, without quantising
 
 
 @lru_cache(maxsize=1)
 def model(n_features: int, n_bits: int, n_trees: int) -> Trees:
-    """Trees of depth 4 that were really grown, on noisy labels of 2,000 rows."""
+    """Grow real trees of depth 4 on noisy labels of 2,000 rows."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((2000, n_features), np.float32)
     learner = BoostedTrees(n_trees=n_trees, features_per_node=8, early_stopping=False)
@@ -33,7 +33,7 @@ def model(n_features: int, n_bits: int, n_trees: int) -> Trees:
 
 
 def peers(encoder: Trees, X: NDArray[np.float32], share: float) -> list[Contender]:
-    """The same trees in other engines; each gives scores (rows, bits)."""
+    """Return contenders that run the same trees in other engines; each computes scores (rows, bits)."""
 
     def lightgbm_model() -> Any:
         import lightgbm
@@ -81,7 +81,7 @@ def peers(encoder: Trees, X: NDArray[np.float32], share: float) -> list[Contende
 
 
 class Quantiser(Trees):
-    """An encoder that reads and quantises its rows as any, and asks no tree."""
+    """An encoder that reads and quantises its rows like any other, but runs no tree."""
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         votes = np.empty((0, len(X)), np.int16)
@@ -90,7 +90,7 @@ class Quantiser(Trees):
 
 
 def encoding(n: int, n_features: int, n_bits: int, n_trees: int, peer_rows: int) -> Contest:
-    """Ours from float32 rows to packed codes; the peers to scores, which is a little less."""
+    """Go from float32 rows to packed codes; the peers stop at scores, which is a little less work."""
     encoder = model(n_features, n_bits, n_trees)
     quantiser = Quantiser(**encoder.arrays())
     X = np.random.default_rng(2).standard_normal((n, n_features), np.float32)
@@ -111,7 +111,7 @@ def encoding(n: int, n_features: int, n_bits: int, n_trees: int, peer_rows: int)
         faster_than(on_one_thread(entries), peer, 100, how=", one thread") for peer in ("LightGBM", "onnxruntime")
     ]
     if (n_features, n_bits, n_trees) == (512, 64, 200):
-        what = "trees within 1.3x of 2.1 us a row (time less quantising alone)"
+        what = "trees within 1.3x of 2.1 us per row (time without quantising)"
         targets.append(Target(what, 1.3, trees_only / SKETCH, at_most=True))
     reading = min(timed(lambda: read(X.reshape(-1).view(np.uint64)))[1] for _ in range(5))
     facts = {
@@ -124,17 +124,17 @@ def encoding(n: int, n_features: int, n_bits: int, n_trees: int, peer_rows: int)
 
 
 def differing(entry: Entry, codes: NDArray[np.uint8]) -> float:
-    """The share of bits in which a peer's scores give another code."""
+    """Return the share of bits in which a peer's scores give another code."""
     theirs = pack(np.asarray(entry.answer) > 0)
     return float(np.bitwise_count(theirs ^ codes[: len(theirs)]).sum() / (8 * theirs.size))
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """Short and long codes of short and long rows."""
+    """Return contests for short and long codes and for few and many features."""
     if setting.tiny:
         return {"tiny": partial(encoding, 100, 20, 16, 5, 50)}
     return {
-        f"10,000 x {d:,} -> {bits:,} bits, 200 trees of depth 4 a bit": partial(encoding, 10_000, d, bits, 200, rows)
+        f"10,000 x {d:,} -> {bits:,} bits, 200 trees of depth 4 per bit": partial(encoding, 10_000, d, bits, 200, rows)
         for d in (512, 11_200)
         for bits, rows in ((64, 1000), (1024, 50))
     }

@@ -1,4 +1,4 @@
-"""MAP, precision@100 and the precision-recall curve of a whole retrieval run, against numpy's argsort."""
+"""Evaluating a whole retrieval run (MAP, precision@100, precision-recall curve), against numpy's argsort."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT = "hashgrove, default ties"
 
 
 def class_codes(n: int, n_bits: int, *, flip: float) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Codes of ten classes: one centre each, every bit wrong with probability ``flip``."""
+    """Make codes of ten classes: one centre per class, and each bit is wrong with probability ``flip``."""
     rng = np.random.default_rng(0)
     centres = rng.random((N_CLASSES, n_bits)) < 0.5
     y = rng.integers(N_CLASSES, size=n)
@@ -29,7 +29,7 @@ def class_codes(n: int, n_bits: int, *, flip: float) -> tuple[NDArray[np.uint8],
 def by_argsort(
     codes: NDArray[np.uint8], y: NDArray[np.int64], queries: NDArray[np.uint8], y_query: NDArray[np.int64]
 ) -> tuple[float, float, NDArray[np.float64], NDArray[np.float64]]:
-    """MAP and precision@k with ties by id, recall and precision over radii: one stable argsort a query."""
+    """Compute the measures with one stable argsort per query: MAP and precision@k with ties by id, and the curve."""
     words, ranks = as_words(codes), np.arange(1, len(codes) + 1)
     n_distances = 64 * words.shape[1] + 1
     found, relevant = np.zeros(n_distances, np.int64), np.zeros(n_distances, np.int64)
@@ -48,7 +48,7 @@ def by_argsort(
 
 
 def evaluation(n_queries: int, n: int, n_bits: int, *, peer_share: float) -> Contest:
-    """The peer does a share of the queries; on that share all values must be equal."""
+    """Compare times; the peer evaluates a share of the queries, on which all values must be equal."""
     codes, y = class_codes(n + n_queries, n_bits, flip=0.3)
     part = slice(n, n + int(n_queries * peer_share))
     index = FlatIndex(codes[:n])
@@ -91,7 +91,7 @@ def evaluation(n_queries: int, n: int, n_bits: int, *, peer_share: float) -> Con
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """One problem."""
+    """Return the one contest of this bench."""
     n_queries, n, share = (40, 500, 0.5) if setting.tiny else (10_000, 60_000, 0.1)
     return {f"{n_queries:,} queries x {n:,} codes x 64 bits": partial(evaluation, n_queries, n, 64, peer_share=share)}
 

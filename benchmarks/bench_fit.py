@@ -1,4 +1,4 @@
-"""A whole fit on CIFAR-10 GIST (--data) against the same loop put together from LightGBM and ortools, at equal MAP."""
+"""A whole fit on CIFAR-10 GIST (--data), against the same loop built from LightGBM and ortools, at equal MAP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hashgrove import BlockGraphCut, BoostedTrees, FastHash, FlatIndex, evaluate
 from hashgrove.functions import FittedClassifiers
 
 LOSS = "ksh"
-# from cheap to dear: ours is the first that reaches the peer's MAP
+# settings from fast to slow: the first that reaches the peer's MAP counts
 LADDER = [
     BoostedTrees(n_trees=n_trees, features_per_node=features, subset=subset, max_depth=depth)
     for n_trees, features, subset, depth in [
@@ -35,7 +35,7 @@ PEER = "LightGBM + ortools"
 
 
 class Data(NamedTuple):
-    """Training rows, which are the database, and queries."""
+    """Training rows, which are also the database, and queries."""
 
     X: NDArray[np.float32]
     y: NDArray[Any]
@@ -44,14 +44,14 @@ class Data(NamedTuple):
 
 
 def cifar(path: Path) -> Data:
-    """The first 50,000 rows train."""
+    """Load CIFAR-10; the first 50,000 rows are for training."""
     with np.load(path) as file:
         X, y = (file["X"] * file["scale"] + file["lo"]).astype(np.float32), file["y"]
     return Data(X[:50_000], y[:50_000], X[50_000:], y[50_000:])
 
 
 def digits() -> Data:
-    """A small stand-in."""
+    """Load a small data set for the tiny contest."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
@@ -60,21 +60,21 @@ def digits() -> Data:
 
 @dataclass(frozen=True)
 class LightGBMLearner:
-    """Step 2 by LightGBM: its data set is made once a fit, and a bit is new labels and weights in it."""
+    """Step 2 with LightGBM: its data set is built once per fit, and each bit sets new labels and weights in it."""
 
     n_trees: int
     threads: int
     depth: int = 4
 
     def prepare(self, X: NDArray[Any], rng: np.random.Generator, **_: Any) -> Any:
-        """The constructed data set."""
+        """Build the data set."""
         import lightgbm
 
         return X, lightgbm.Dataset(X, np.zeros(len(X)), params=self.parameters, free_raw_data=False).construct()
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """As in FINDINGS 2."""
+        """The parameters of LightGBM."""
         return {
             "objective": "binary",
             "learning_rate": 0.2,
@@ -87,7 +87,7 @@ class LightGBMLearner:
         }
 
     def learn(self, data: Any, z: NDArray[np.int8], weights: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        """One bit, and what it gives."""
+        """Learn one bit; return its encoder and the bit that it really gives."""
         import lightgbm
 
         X, dataset = data
@@ -100,26 +100,26 @@ class LightGBMLearner:
 
 @dataclass(frozen=True)
 class BoosterScores:
-    """A booster in the words of scikit-learn."""
+    """A booster with the interface of a scikit-learn classifier."""
 
     booster: Any
     threads: int
 
     def decision_function(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Raw scores."""
+        """Return raw scores."""
         return self.booster.predict(X, raw_score=True, num_threads=self.threads)
 
 
 class OrtoolsBlocks(BlockGraphCut):
-    """Step 1 with the cuts by ortools."""
+    """Step 1 with cuts computed by ortools."""
 
     def solve(self, state: Any, problem: Any, rng: np.random.Generator) -> NDArray[np.int8]:
-        """Two sweeps."""
+        """Sweep over the blocks twice."""
         return sweep_blocks(problem, state, rng, self.minimum)
 
     @staticmethod
     def minimum(cut: Cut) -> NDArray[np.int8]:
-        """+1 on the side of the source."""
+        """Return the minimum cut: +1 for nodes on the side of the source."""
         n = len(cut.field)
         z = np.full(n + 1, -1, np.int8)
         z[ortools_solver(cut).get_source_side_min_cut()] = 1
@@ -127,7 +127,7 @@ class OrtoolsBlocks(BlockGraphCut):
 
 
 def fit(name: str, data: Data, n_bits: int, threads: int, **parameters: Any) -> Entry:
-    """Train, encode and evaluate; the time is that of the training."""
+    """Train, encode and evaluate; only training is timed."""
     hasher = FastHash(n_bits, loss=LOSS, random_state=0, n_jobs=threads, **parameters)
     _, seconds = timed(lambda: hasher.fit(data.X, data.y))
     index = FlatIndex(hasher.transform(data.X))
@@ -142,10 +142,10 @@ def fit(name: str, data: Data, n_bits: int, threads: int, **parameters: Any) -> 
 
 
 def climb(data: Data, n_bits: int, threads: int, wanted: float) -> Iterator[Entry]:
-    """Fits of ours, until one reaches the MAP."""
+    """Fit with one setting of ours after the other, until one reaches the MAP."""
     for learner in LADDER:
         entry = fit("hashgrove, below that MAP", data, n_bits, threads, hash_function=learner)
-        drawn = f"{learner.features_per_node} features a {learner.subset}"
+        drawn = f"{learner.features_per_node} features per {learner.subset}"
         entry.note = f"{learner.n_trees} trees of depth {learner.max_depth}, {drawn}; {entry.note}"
         yield entry
         if entry.answer[0] >= wanted:
@@ -154,19 +154,19 @@ def climb(data: Data, n_bits: int, threads: int, wanted: float) -> Iterator[Entr
 
 
 def at_equal_map(ours: list[Entry], peer: Entry) -> Entry | None:
-    """The first of ours that reaches the peer's MAP."""
+    """Return our first entry that reaches the peer's MAP."""
     return next((entry for entry in ours if entry.answer[0] >= peer.answer[0]), None)
 
 
 def with_lightgbm(name: str, data: Data, n_bits: int, learner: LightGBMLearner, **parts: Any) -> Entry:
-    """The loop with LightGBM as step 2."""
+    """Fit with LightGBM as step 2."""
     entry = fit(name, data, n_bits, learner.threads, hash_function=learner, **parts)
-    entry.note = f"{learner.n_trees} trees of depth {learner.depth}, a tenth of the features a tree; {entry.note}"
+    entry.note = f"{learner.n_trees} trees of depth {learner.depth}, a tenth of the features per tree; {entry.note}"
     return entry
 
 
 def whole_fit(make: Callable[[], Data], n_bits: int, threads: int, n_trees: int) -> Contest:
-    """The peer first, then ours with as few trees as reach its MAP."""
+    """Run the peer, then ours with as few trees as reach the peer's MAP."""
     target = "whole fit at least 10x LightGBM + ortools at equal MAP"
     data = make()
     if not (installed("lightgbm") and installed("ortools")):
@@ -178,7 +178,7 @@ def whole_fit(make: Callable[[], Data], n_bits: int, threads: int, n_trees: int)
 
 
 def step_2(make: Callable[[], Data], n_bits: int, threads: int, n_trees: int) -> Contest:
-    """Step 2 alone, both with our step 1: LightGBM with trees of either depth, and the cheapest of ours as good."""
+    """Compare step 2 alone, both with our step 1: LightGBM with two depths, and our fastest setting that is as good."""
     target = "step 2 at least 5x LightGBM to equal MAP"
     data = make()
     if not installed("lightgbm"):
@@ -198,14 +198,14 @@ def step_2(make: Callable[[], Data], n_bits: int, threads: int, n_trees: int) ->
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """Short codes and the paper's 64 bits; nothing without the data."""
+    """Return contests for short codes and for the paper's 64 bits; none without the data."""
     if setting.tiny:
         return {
             "digits, 8 bits, 1 thread": partial(whole_fit, digits, 8, 1, 5),
             "step 2: digits, 8 bits, 1 thread": partial(step_2, digits, 8, 1, 6),
         }
     if setting.data is None:
-        print("The whole fit is measured on CIFAR-10 GIST: name its file by --data.")
+        print("The whole fit is measured on CIFAR-10 GIST. Pass its file with --data.")
         return {}
     make = partial(cifar, setting.data)
     return {

@@ -1,15 +1,15 @@
-"""How the time of a fit grows with points, bits, features and depth: a log-log plot with the fitted exponents."""
+"""How the time of a fit grows with points, bits, features and depth; there are no peers, the result is exponents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contest import DOCS, Contender, Contest, Setting, main, race
+from contest import Contender, Contest, Setting, main, race
 from hashgrove import BoostedTrees, FastHash
 
 N_CLASSES = 10
@@ -17,7 +17,7 @@ BASE = {"points": 5000, "bits": 16, "features": 512, "depth": 4}
 TREES = 10
 SHARE_OF_FEATURES = 0.1
 
-# axis -> (values, what differs from BASE so that the largest value takes seconds, not hours)
+# axis -> (values, differences from BASE that keep the largest fit short)
 AXES: dict[str, tuple[Sequence[int], dict[str, int]]] = {
     "points": ((5000, 10_000, 20_000, 50_000, 100_000, 200_000), {}),
     "bits": ((16, 32, 64, 128, 256, 512, 1024), {"points": 2000}),
@@ -28,7 +28,7 @@ TINY = {"points": (200, 400), "bits": (4, 8), "features": (16, 32), "depth": (2,
 
 
 def fit(points: int, bits: int, features: int, depth: int) -> Contender:
-    """One fit on noisy classes; the features drawn at a node are a tenth of all."""
+    """Return a contender that fits noisy classes once; each node draws a tenth of the features."""
 
     def prepare() -> tuple[Any, Any]:
         rng = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def fit(points: int, bits: int, features: int, depth: int) -> Contender:
 
 
 def growth(axis: str, values: Sequence[int], fixed: dict[str, int]) -> Contest:
-    """Fit times along one axis, and the slope of their logarithms."""
+    """Measure fit times along one axis, and the slope of their logarithms."""
     entries = []
     for value in values:
         (entry,) = race([fit(**(BASE | fixed | {axis: value}))], rounds=2, patience=10)
@@ -60,30 +60,32 @@ def growth(axis: str, values: Sequence[int], fixed: dict[str, int]) -> Contest:
     facts = {
         "fitted exponent": round(float(slope), 3),
         "exponent of the last step": round(float(tail), 3),
-        "values": list(values),
-        "seconds": [round(s, 4) for s in seconds],
     }
     return Contest(entries, facts=facts)
 
 
-def plot(records: dict[str, Any], path: Path) -> None:
-    """One panel an axis."""
+def plot(records: Mapping[str, Any], path: Path) -> None:
+    """Draw one log-log panel per axis, from the records of this bench."""
     from matplotlib.figure import Figure
+
+    from hashgrove.bench.plots import save_svg
 
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (axis, record) in zip(figure.subplots(2, 2).ravel(), records.items(), strict=False):
-        facts = record["facts"]
-        axes.loglog(facts["values"], facts["seconds"], "o-")
-        axes.set_xticks(facts["values"], [f"{value:,}" for value in facts["values"]], rotation=30)
+        labels = [entry["note"].split(" = ")[1] for entry in record["entries"]]  # such as "points = 5,000"
+        values = [int(label.replace(",", "")) for label in labels]
+        axes.loglog(values, [entry["seconds"] for entry in record["entries"]], "o-")
+        axes.set_xticks(values, labels, rotation=30)
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
-        axes.set_title(f"time ~ {axis.split(' ')[0]}$^{{{facts['fitted exponent']:.2f}}}$")
-        axes.set(xlabel=axis, ylabel="seconds of a fit, one thread")
+        axes.set_title(f"time grows like {axis.split(' ')[0]} to the power {record['facts']['fitted exponent']:.2f}")
+        axes.set(xlabel=axis, ylabel="seconds per fit, one thread")
         axes.grid(alpha=0.3)
-    figure.savefig(path)
+    save_svg(figure, path)
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """One an axis."""
+    """Return one contest per axis."""
     found: dict[str, Callable[[], Contest]] = {}
     for axis, (values, fixed) in AXES.items():
         if setting.tiny:
@@ -96,6 +98,4 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
 
 
 if __name__ == "__main__":
-    measured = main("growth", contests)
-    if len(measured) == len(AXES):
-        plot(measured, DOCS / "growth.svg")
+    main("growth", contests)

@@ -1,4 +1,4 @@
-"""Step 1, Block-GC: the cuts of one bit against other exact solvers, and 64 bits against ICM and Spectral."""
+"""Step 1 with Block GraphCut: the cuts of one bit against other exact solvers, and 64 bits against ICM and Spectral."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIT = 16  # the bit whose cuts are timed; at a power of two KSH's coefficients a
 ZEROS = "Block-GC from zeros"
 SOLVERS = {"Block-GC": BlockGraphCut(), ZEROS: BlockGraphCut(start="zeros"), "ICM": ICM(), "Spectral": Spectral()}
 
-# objectives after 64 bits in FINDINGS 3: (problem, share of wrong bits) -> solver -> value
+# objectives after 64 bits in a first sketch: (problem, share of wrong bits) -> solver -> value
 SKETCHED = {
     ("classes", 0.0): {"ICM": 0.5255, "Block-GC": 0.4003, "Spectral": 0.4040},
     ("classes", 0.12): {"ICM": 0.634, "Block-GC": 0.541, "Spectral": 0.550},
@@ -33,9 +33,9 @@ SKETCHED = {
 
 
 def topical_tags(n: int, *, n_tags: int = 268, mean: float = 4.7, n_topics: int = 40) -> sparse.csr_array:
-    """Tags as of the paper's ESP GAME in number and mean, skewed like 1 / rank.
+    """Make tags like those of ESP GAME in the paper: as many tags, as many per point, frequencies like 1 / rank.
 
-    A point has one of the topics, of eight tags each; three quarters of its tags are of the topic, the others of all.
+    Each point has one topic of eight tags. Three quarters of its tags come from the topic, the others from all tags.
     """
     rng = np.random.default_rng(0)
     share = 1 / (np.arange(n_tags) + 10.0)
@@ -50,7 +50,7 @@ def topical_tags(n: int, *, n_tags: int = 268, mean: float = 4.7, n_topics: int 
 
 @lru_cache(maxsize=1)
 def affinity_of(kind: str, n: int) -> Affinity:
-    """100 + 100 neighbours a point, before the union."""
+    """Draw 100 similar and 100 dissimilar neighbours per point."""
     if kind == "tags":
         return Affinity.from_tags(topical_tags(n), random_state=0)
     n_classes = 10 if kind == "classes" else max(10, n * 397 // 100_000)
@@ -58,7 +58,7 @@ def affinity_of(kind: str, n: int) -> Affinity:
 
 
 class Bits(NamedTuple):
-    """The state after some bits."""
+    """The state after some bits, and the seconds of each."""
 
     distances: PairDistances
     blocks: Any
@@ -67,7 +67,7 @@ class Bits(NamedTuple):
 
 
 def infer(affinity: Affinity, solver: Any, n_bits: int, flip: float) -> Bits:
-    """Step 1 of ``n_bits`` bits on one thread, with a learner that gets a share ``flip`` of the values wrong."""
+    """Infer ``n_bits`` bits on one thread, after each of which a share ``flip`` of the values is made wrong."""
     state = solver.prepare(affinity, np.random.default_rng(0))
     distances = PairDistances(affinity, n_bits=64, n_jobs=1)
     seconds = []
@@ -86,7 +86,7 @@ def infer(affinity: Affinity, solver: Any, n_bits: int, flip: float) -> Bits:
 
 
 class Cut(NamedTuple):
-    """min sum field z - sum_{i<j} weights z z over signs z, as a symmetric graph in CSR; all small integers."""
+    """The problem min sum_i field_i z_i - sum_{i<j} weights_ij z_i z_j over signs z, as a symmetric graph in CSR."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.uint32]
@@ -94,11 +94,11 @@ class Cut(NamedTuple):
     field: NDArray[np.int64]
 
     def energy_of_flow(self, flow: int) -> int:
-        """The minimum, given the maximum flow."""
+        """Return the minimum, given the maximum flow."""
         return 2 * flow - int(np.abs(self.field).sum()) - int(self.weights.sum(dtype=np.int64)) // 2
 
     def energy(self, z: NDArray[np.int8]) -> int:
-        """The value at ``z``."""
+        """Return the value at ``z``."""
         pair = np.repeat(z, np.diff(self.indptr)) * self.weights.astype(np.int64) @ z[self.indices]
         return int(self.field @ z) - int(pair) // 2
 
@@ -106,7 +106,7 @@ class Cut(NamedTuple):
 def sweep_blocks(
     problem: BinaryQuadratic, blocks: Blocks, rng: np.random.Generator, minimum: Callable[[Cut], NDArray[np.int8]]
 ) -> NDArray[np.int8]:
-    """Two sweeps of `BlockGraphCut` in Python, with any solver of a block; a common divisor is taken out."""
+    """Sweep over the blocks twice, like `BlockGraphCut`, with any solver; coefficients are made small integers."""
     divisor = np.gcd.reduce(np.concatenate(problem.coefficients))
     A = problem.matrix() / divisor
     z = np.ones(A.shape[0], np.int8)
@@ -123,7 +123,7 @@ def sweep_blocks(
 
 
 def minimise_one(cut: Cut) -> NDArray[np.int8]:
-    """Our minimiser."""
+    """Solve one problem with our minimiser."""
     z = np.empty(len(cut.field), np.int8)
     minimise(cut.indptr, cut.indices, cut.weights, cut.field.copy(), z)
     return z
@@ -131,7 +131,7 @@ def minimise_one(cut: Cut) -> NDArray[np.int8]:
 
 @kernel
 def _minimise_all(starts, first_entry, indptr, indices, weights, field, z):
-    """Solve problem p, nodes [starts[p], starts[p + 1]), for all p; the way that a sweep calls `minimise`."""
+    """Solve all problems, as a sweep does; problem p has the nodes [starts[p], starts[p + 1])."""
     for p in range(len(starts) - 1):
         a, b = starts[p], starts[p + 1]
         c, d = first_entry[p], first_entry[p + 1]
@@ -139,7 +139,7 @@ def _minimise_all(starts, first_entry, indptr, indices, weights, field, z):
 
 
 def our_minima(cuts: list[Cut]) -> Contender:
-    """All problems in one compiled loop; the answer is the signs."""
+    """Return a contender that solves all problems in one compiled loop; its answer is the signs."""
 
     def prepare() -> Any:
         starts = np.cumsum([0] + [len(cut.field) for cut in cuts])
@@ -156,9 +156,9 @@ def our_minima(cuts: list[Cut]) -> Contender:
 
 
 def flow_network(cut: Cut) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Tails, heads and capacities; the source is node n and the sink n + 1, a positive field flows to the sink.
+    """Return tails, heads and capacities. The source is node n, the sink n + 1; a positive field flows to the sink.
 
-    An arc of capacity 0 from source to sink makes both known to a solver where no field is of one sign.
+    An arc of capacity 0 from source to sink makes both exist even if all fields have the same sign.
     """
     n = len(cut.field)
     tails = np.repeat(np.arange(n, dtype=np.int32), np.diff(cut.indptr))
@@ -171,7 +171,7 @@ def flow_network(cut: Cut) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 def ortools_solver(cut: Cut) -> Any:
-    """Push-relabel of ortools, after its run."""
+    """Run the push-relabel algorithm of ortools; return the solver."""
     from ortools.graph.python import max_flow
 
     tails, heads, capacities = flow_network(cut)
@@ -184,7 +184,7 @@ def ortools_solver(cut: Cut) -> Any:
 
 
 def scipy_flow(cut: Cut) -> int:
-    """Dinic of scipy."""
+    """Compute the maximum flow with Dinic's algorithm in scipy."""
     tails, heads, capacities = flow_network(cut)
     n = len(cut.field)
     graph = sparse.csr_array((capacities.astype(np.int32), (tails, heads)), shape=(n + 2, n + 2))
@@ -192,7 +192,7 @@ def scipy_flow(cut: Cut) -> int:
 
 
 def pymaxflow_flow(cut: Cut) -> int:
-    """Boykov-Kolmogorov of PyMaxflow (GPL: used where it happens to be installed)."""
+    """Compute the maximum flow with Boykov-Kolmogorov in PyMaxflow (GPL: used only if it is installed)."""
     import maxflow
 
     n = len(cut.field)
@@ -213,7 +213,7 @@ PEERS: dict[str, tuple[Callable[[Cut], int], str]] = {
 
 
 def cuts(kind: str, n: int, flip: float) -> Contest:
-    """The cuts of bit `BIT`, on one thread; building the network is part of a peer's time, labels are not."""
+    """Solve the cuts of bit `BIT` on one thread; the time of a peer includes building its network."""
     affinity = affinity_of(kind, n)
     solver = BlockGraphCut()
     before = infer(affinity, solver, BIT - 1, flip)
@@ -258,7 +258,7 @@ def cuts(kind: str, n: int, flip: float) -> Contest:
 
 
 def all_bits(kind: str, n: int, flip: float, n_bits: int, solvers: list[str]) -> Contest:
-    """All bits on one thread by each solver: total time, and the mean loss of a pair at the end."""
+    """Infer all bits on one thread with each solver: total time, and mean loss per pair at the end."""
     affinity = affinity_of(kind, n)
     entries, targets = [], []
     sketched = SKETCHED.get((kind, flip), {}) if n_bits == 64 else {}
@@ -276,7 +276,7 @@ def all_bits(kind: str, n: int, flip: float, n_bits: int, solvers: list[str]) ->
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """The paper's three kinds of problem; Spectral, which takes minutes, is by itself."""
+    """Return contests for the paper's three kinds of problem; Spectral takes minutes and has its own contests."""
     sizes = {"classes": 50_000, "tags": 18_000, "many classes": 100_000}
     if setting.tiny:
         sizes = {"classes": 300, "tags": 200, "many classes": 300}

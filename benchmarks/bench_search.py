@@ -1,4 +1,4 @@
-"""Exact Hamming top-100 of a million codes, against faiss and usearch, and against what the machine can do at all."""
+"""Exact search of the 100 nearest among a million codes, against faiss, usearch and the limits of the machine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ QUERIES_PER_TILE = 32
 
 @lru_cache(maxsize=1)
 def random_codes(n: int, n_bits: int, n_queries: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Uniform codes: no structure to profit from."""
+    """Make uniform codes, which have no structure that a search could use."""
     rng = np.random.default_rng(0)
     codes = rng.integers(256, size=(n + n_queries, n_bits // 8), dtype=np.uint8)
     return codes[:n], codes[n:]
 
 
 def search(n: int, n_bits: int, n_queries: int, *, made_for: int) -> Contest:
-    """All contenders give the same distances; which ids among equal distances is left to each."""
+    """Search; all contenders must find the same distances, but may choose any ids at equal distances."""
     codes, queries = random_codes(n, n_bits, made_for)
     queries = queries[:n_queries]
     few = queries[: max(1, n_queries // 20)]
@@ -105,7 +105,7 @@ def search(n: int, n_bits: int, n_queries: int, *, made_for: int) -> Contest:
 
 @kernel
 def count_ones(columns, queries):
-    """The sum of all distances, tile by tile as a search goes: what xor and popcount alone cost. O(words x queries)."""
+    """Add up all distances, tile by tile as a search does: the cost of xor and popcount alone. O(words x queries)."""
     n_words, n = columns.shape
     tile = max(TILE_WORDS // n_words, 1)
     total = np.uint64(0)
@@ -122,7 +122,7 @@ def count_ones(columns, queries):
 
 @kernel
 def read(words):
-    """The exclusive or of all words: what reading them from memory costs."""
+    """Compute the exclusive or of all words: the cost of reading them from memory. O(words)."""
     total = np.uint64(0)
     for i in range(np.uint64(0), np.uint64(len(words))):
         total ^= words[i]
@@ -130,7 +130,7 @@ def read(words):
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """Widths of one word, two and sixteen; many queries and one."""
+    """Return contests for codes of one, two and sixteen words, with many queries and with one."""
     n, many = (3000, 40) if setting.tiny else (1_000_000, 1000)
     return {
         f"{n:,} x {n_bits:,} bits, {q:,} {'query' if q == 1 else 'queries'}, top {K}": partial(

@@ -1,4 +1,4 @@
-"""Step 2, training: 200 trees of depth 4 on one bit, against LightGBM, XGBoost and scikit-learn at equal settings."""
+"""Training in step 2: 200 trees of depth 4 for one bit, against LightGBM, XGBoost and scikit-learn, same settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADABOOST_ROUNDS = 2
 
 @lru_cache(maxsize=1)
 def noisy_labels(n: int, n_features: int) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """Whole numbers from 0 to 255 with common factors, as image features have them, and a label that is hard to learn.
+    """Make correlated features from 0 to 255, like those of images, and a label that is hard to learn.
 
     The last `N_TEST` rows are for testing.
     """
@@ -41,7 +41,7 @@ def noisy_labels(n: int, n_features: int) -> tuple[NDArray[np.float32], NDArray[
 
 
 def our_learner(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
-    """Boosted trees of hashgrove; binning is `prepare`."""
+    """Return boosted trees of hashgrove; `prepare` bins the features."""
     learner = BoostedTrees(n_trees=n_trees, max_depth=DEPTH, features_per_node=k, subset=subset, early_stopping=False)
     rng = np.random.default_rng(0)
     return Contender(
@@ -55,7 +55,7 @@ def our_learner(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: i
 def lightgbm_booster(
     X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int, quantised: bool = False
 ) -> Contender:
-    """LightGBM, with real or with quantised gradients; the construction of its data set is `prepare`."""
+    """Return LightGBM with real or quantised gradients; `prepare` builds its data set."""
     parameters = {
         "objective": "binary",
         "learning_rate": 0.2,
@@ -86,7 +86,7 @@ def lightgbm_booster(
 
 
 def xgboost_booster(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
-    """XGBoost with histograms; the quantised matrix is `prepare`."""
+    """Return XGBoost with histograms; `prepare` builds its quantised matrix."""
     parameters = {
         "objective": "binary:logistic",
         "learning_rate": 0.2,
@@ -112,7 +112,7 @@ def xgboost_booster(X: Any, z: Any, *, n_trees: int, k: int, subset: str, thread
 
 
 def hist_gradient_boosting(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
-    """HistGradientBoosting of scikit-learn, which draws features by node only and bins in its `fit`."""
+    """Return HistGradientBoosting of scikit-learn, which can only draw features per node and bins in its `fit`."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
@@ -134,7 +134,7 @@ def hist_gradient_boosting(X: Any, z: Any, *, n_trees: int, k: int, subset: str,
 
 
 def adaboost(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
-    """AdaBoost of scikit-learn on exact trees; a few rounds, since every round costs the same."""
+    """Return AdaBoost of scikit-learn on exact trees; it runs few rounds, because every round costs the same."""
     from sklearn.ensemble import AdaBoostClassifier
     from sklearn.tree import DecisionTreeClassifier
 
@@ -151,7 +151,7 @@ def adaboost(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int)
 def training(
     n: int, n_features: int, n_trees: int, k: int, subset: str, threads: int, factor: float | None, peer_rounds: int
 ) -> Contest:
-    """One ensemble; "agreement" is the share of right labels, of trained rows and of new ones."""
+    """Train one ensemble; "agreement" is the accuracy on training rows and on new rows."""
     X, z = noisy_labels(n, n_features)
     settings: dict[str, Any] = {"k": k, "subset": subset, "threads": threads}
 
@@ -179,20 +179,20 @@ def training(
 
 
 def shortened(peer: Contender, share: float) -> Contender:
-    """A contender that runs a share of the rounds, which all cost the same; its data are binned in `prepare`."""
+    """Return a contender that runs a share of the rounds, which all cost the same; `prepare` bins its data."""
     note = f"{peer.note}, " if peer.note else ""
     return replace(peer, share=peer.share * share, note=f"{note}timed on {share:.0%} of the rounds (accuracy of these)")
 
 
 def accuracy(predict: Callable[[Any], Any], X: NDArray[np.float32], z: NDArray[np.int8]) -> float:
-    """The share of rows whose score (or packed bit) has the sign of the label."""
+    """Return the share of rows whose score (or packed bit) has the sign of the label."""
     scores = predict(X)
     positive = scores[:, 0] > 0 if scores.dtype == np.uint8 else scores > 0
     return float((positive == (z > 0)).mean())
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """Features drawn by node, as the paper does and the targets ask, and by tree, which LightGBM is made for."""
+    """Return contests with features drawn per node, as in the paper, and per tree, which suits LightGBM."""
     # points, features, trees, features drawn, factor to reach over the peers, rounds of the peers, threads
     sizes = [(50_000, 512, 200, 51, 4, 200, (1, 2)), (50_000, 512, 200, 200, 4, 50, (1, 2))]
     sizes += [(20_000, 11_200, 200, 1120, 15, 10, (1,))]
@@ -201,7 +201,7 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
     found: dict[str, Callable[[], Contest]] = {}
     for n, d, n_trees, k, factor, rounds, counts in sizes:
         for subset, threads in product(("node", "tree"), counts):
-            name = f"{n:,} x {d:,}, {n_trees} trees of depth {DEPTH}, {k:,} features a {subset}, {counted(threads)}"
+            name = f"{n:,} x {d:,}, {n_trees} trees of depth {DEPTH}, {k:,} features per {subset}, {counted(threads)}"
             needed = factor if subset == "node" else None
             found[name] = partial(training, n, d, n_trees, k, subset, threads, needed, rounds)
     return found

@@ -1,7 +1,7 @@
-"""Where the time goes in the kernels that miss a target of docs/results/speed.md: what bounds them.
+"""Where the time goes in the kernels that miss a target of docs/results/speed.md.
 
-python benchmarks/profiles.py            # prints, and writes docs/results/profiles.json
-python benchmarks/profiles.py --tiny     # in seconds; writes nothing
+python benchmarks/profiles.py            # print the profiles, and write docs/results/profiles.json
+python benchmarks/profiles.py --tiny     # tiny sizes; writes nothing
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ROUNDS = 3
 
 
 def best(function: Callable[[], Any]) -> float:
-    """The best time of some."""
+    """Return the best time of a few calls."""
     return min(timed(function)[1] for _ in range(ROUNDS))
 
 
 def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
-    """Seconds of each part of boosting, one thread, and of one addition to a histogram, in ns."""
+    """Return the seconds of each part of boosting on one thread, and the ns of one addition to a histogram."""
     X, z = noisy_labels(n, n_features)
     learner = BoostedTrees(n_trees=n_trees, features_per_node=k)
     data = learner.prepare(X[:n], np.random.default_rng(0), n_jobs=1)
@@ -71,12 +71,12 @@ def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
             setattr(module, attribute, originals[name])
     rest = total - sum(spent.values())
     addition = spent["histograms and split search"] / additions * 1e9
-    found = {**spent, "the tree on all rows, and the rest": rest, "all": total, "ns an addition": addition}
+    found = {**spent, "the tree on all rows, and the rest": rest, "all": total, "ns per addition": addition}
     return {name: round(seconds, 3) for name, seconds in found.items()}
 
 
 def encoding(n: int, n_features: int, n_bits: int, n_trees: int) -> dict[str, float]:
-    """Microseconds a row of encoding, one thread."""
+    """Return the microseconds per row of each part of encoding, on one thread."""
     encoder = model(n_features, n_bits, n_trees)
     quantiser = Quantiser(**encoder.arrays())
     X = np.random.default_rng(2).standard_normal((n, n_features), np.float32)
@@ -88,7 +88,7 @@ def encoding(n: int, n_features: int, n_bits: int, n_trees: int) -> dict[str, fl
 
 
 def search(n: int, n_queries: int) -> dict[str, float]:
-    """Milliseconds a query of 64 bits, one thread, by the number of neighbours."""
+    """Return the milliseconds per query of 64 bits on one thread, by the number of neighbours."""
     codes, queries = random_codes(n, 64, n_queries)
     index = FlatIndex(codes)
     index.search(queries[:1], 1)
@@ -99,7 +99,7 @@ def search(n: int, n_queries: int) -> dict[str, float]:
 
 
 def evaluation(n_queries: int, n: int) -> dict[str, float]:
-    """Seconds of an evaluation, one thread."""
+    """Return the seconds of an evaluation on one thread."""
     codes, queries = random_codes(n, 64, n_queries)
     y, y_query = np.arange(n) % 10, np.arange(n_queries) % 10
     index = FlatIndex(codes)
@@ -116,17 +116,17 @@ def evaluation(n_queries: int, n: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Profile everything."""
+    """Print the profiles, and store them unless they are tiny."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="small sizes, not recorded")
     tiny = parser.parse_args().tiny
     n, d, trees = (300, 20, 3) if tiny else (50_000, 512, 200)
     found: dict[str, Any] = {
-        f"training, {n:,} x {d}, {k} features a node (s)": training(n, d, trees, k) for k in (51, 200)
+        f"training, {n:,} x {d}, {k} features per node (s)": training(n, d, trees, k) for k in (51, 200)
     }
     rows, wide = (100, 40) if tiny else (10_000, 11_200)
-    found[f"encoding, {rows:,} x {wide:,} -> 64 bits (us a row)"] = encoding(rows, wide, 8 if tiny else 64, trees)
-    found["search, 64 bits (ms a query)"] = search(*((3000, 20) if tiny else (1_000_000, 320)))
+    found[f"encoding, {rows:,} x {wide:,} -> 64 bits (us per row)"] = encoding(rows, wide, 8 if tiny else 64, trees)
+    found["search, 64 bits (ms per query)"] = search(*((3000, 20) if tiny else (1_000_000, 320)))
     found["evaluation (s)"] = evaluation(*((20, 3000) if tiny else (2_000, 60_000)))
     text = json.dumps(found | {"machine": machine()}, indent=1)
     print(text)

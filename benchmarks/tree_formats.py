@@ -1,7 +1,8 @@
-"""A `Trees` encoder as a model of LightGBM, XGBoost or ONNX: the same trees, one output a bit, bit = output > 0.
+"""Turn a `Trees` encoder into a model of LightGBM, XGBoost or ONNX: the same trees, and one output per bit.
 
-Here a row goes left where level <= threshold, which is x < low + (threshold + 0.5) / scale; the others compare feature
-values. Weight x leaf of a tree is its leaf value.
+In hashgrove a row goes left if level <= threshold, which means x < low + (threshold + 0.5) / scale; the other formats
+compare feature values. A bit is set if its output is positive. The value of a leaf there is the weight of the tree
+times the value of the leaf here.
 """
 
 from __future__ import annotations
@@ -17,37 +18,37 @@ from hashgrove.encoders import Trees
 
 
 class Nodes(NamedTuple):
-    """One tree in feature space: nodes in our order, children by their number, 0 in a leaf."""
+    """One tree that compares feature values: nodes in our order, number of the left child, 0 for a leaf."""
 
     bit: int
     feature: NDArray[np.int64]
-    limit: NDArray[np.float64]  # left where x < limit
+    limit: NDArray[np.float64]  # a row goes left if x < limit
     left: NDArray[np.int64]
     leaf: NDArray[np.float64]  # weight x leaf; 0 in an inner node
 
 
 def trees_of(encoder: Trees) -> Iterator[Nodes]:
-    """The trees of all bits, one tree of each bit after the other, as boosters with many outputs have them."""
+    """Go through the trees of all bits in rounds, one tree per bit, the order of boosters with several outputs."""
     counts = np.diff(encoder.bit_ptr)
     for turn in range(counts.max()):
         for bit in np.flatnonzero(counts > turn):
             tree = encoder.bit_ptr[bit] + turn
             part = slice(encoder.tree_ptr[tree], encoder.tree_ptr[tree + 1])
             feature = encoder.feature[part].astype(np.int64)
-            with np.errstate(divide="ignore"):  # a constant feature is level 0: always left
+            with np.errstate(divide="ignore"):  # a constant feature always has level 0, so its rows go left
                 limit = encoder.low[feature] + (encoder.threshold[part] + 0.5) / encoder.scale[feature]
             leaf = encoder.value[part] * np.float64(encoder.weights[tree])
             yield Nodes(int(bit), feature, limit, encoder.child[part].astype(np.int64), leaf)
 
 
 def as_float32(limit: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The smallest float32 that is not below: x < limit stays the same for every float32 x."""
+    """Return the smallest float32 not below ``limit``, so that x < limit stays the same for every float32 x."""
     rounded = limit.astype(np.float32)
     return np.where(rounded < limit, np.nextafter(rounded, np.float32(np.inf)), rounded)
 
 
 def to_lightgbm(encoder: Trees) -> str:
-    """LightGBM's model text; all bits must have the same number of trees."""
+    """Return a model in LightGBM's text format; all bits must have the same number of trees."""
     parts = [
         "tree\nversion=v4",
         f"num_class={encoder.n_bits}\nnum_tree_per_iteration={encoder.n_bits}",
@@ -58,16 +59,16 @@ def to_lightgbm(encoder: Trees) -> str:
     ]
     for number, tree in enumerate(trees_of(encoder)):
         inner = tree.left > 0
-        own = np.where(inner, np.cumsum(inner) - 1, -1 * np.cumsum(~inner))  # inner nodes from 0, leaves from -1 down
+        number_of = np.where(inner, np.cumsum(inner) - 1, -np.cumsum(~inner))  # inner nodes from 0, leaves from -1 down
         left, n_leaves = tree.left[inner], int((~inner).sum())
-        at_most = np.nextafter(tree.limit[inner], -np.inf)  # LightGBM goes left where x <= threshold
+        at_most = np.nextafter(tree.limit[inner], -np.inf)  # LightGBM goes left if x <= threshold
         tables = {
             "split_feature": tree.feature[inner],
             "split_gain": np.ones(len(left), np.int64),
             "threshold": at_most,
             "decision_type": np.full(len(left), 2),
-            "left_child": own[left],
-            "right_child": own[left + 1],
+            "left_child": number_of[left],
+            "right_child": number_of[left + 1],
             "leaf_value": tree.leaf[~inner],
         }
         lines = [f"{name}={' '.join(map(repr, table.tolist()))}" for name, table in tables.items()]
@@ -76,7 +77,7 @@ def to_lightgbm(encoder: Trees) -> str:
 
 
 def to_xgboost(encoder: Trees) -> bytes:
-    """XGBoost's JSON model."""
+    """Return a model in XGBoost's JSON format."""
     trees, bits = [], []
     for number, tree in enumerate(trees_of(encoder)):
         inner, n = tree.left > 0, len(tree.left)
@@ -134,7 +135,7 @@ def to_xgboost(encoder: Trees) -> bytes:
 
 
 def to_onnx(encoder: Trees) -> bytes:
-    """An ONNX graph of one TreeEnsembleRegressor: input x, float32 (n, n_features); output scores (n, n_bits)."""
+    """Return an ONNX graph of one TreeEnsembleRegressor from x, float32 (n, n_features), to scores (n, n_bits)."""
     from onnx import TensorProto, helper
 
     columns: dict[str, list[Any]] = {name: [] for name in ("tree", "node", "feature", "limit", "mode", "left", "right")}

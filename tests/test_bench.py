@@ -1,10 +1,11 @@
-"""Experiments as data: the files are right, runs are found again, failures are kept, and the page tells of all."""
+"""Experiments as data: tables are checked, stored runs are found again, and the pages show what was run."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,30 +13,33 @@ import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import hashgrove.bench.tables as tables_module
 from hashgrove.baselines import BASELINES
-from hashgrove.bench import list_experiments, load_tables, report, run
+from hashgrove.bench import list_experiments, load_tables, plots, report, run
 from hashgrove.bench.claims import judge
-from hashgrove.bench.measures import MEASURES
+from hashgrove.bench.measures import MEASURES, Measure
 from hashgrove.bench.methods import QUANTISER, build
-from hashgrove.bench.protocol import split
 from hashgrove.bench.quick import quick_spec
-from hashgrove.bench.report import Records
+from hashgrove.bench.records import Records
 from hashgrove.bench.results import FORMAT, Store, run_key
 from hashgrove.bench.runner import plan
-from hashgrove.bench.tables import Claim, Spec
+from hashgrove.bench.specs import Claim, Spec
+from hashgrove.bench.splits import split
+from hashgrove.bench.worker import measure
 from hashgrove.cli import main
 from hashgrove.datasets import load
 from hashgrove.storage.formats import FileError
 
 TABLES = load_tables()
 CELLS = [cell for experiment in TABLES.experiments.values() for cell in experiment.cells]
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
-# two cells on digits, of which one shares its run with the third
+# Three cells on digits; the first and the last share a run.
 SMALL = """
 [datasets.digits]
 load = "digits"
@@ -58,6 +62,14 @@ of = "Table 1"
 measures = ["map"]
 on = { digits = "DIGITS" }
 rows = [{ name = "random", method = "lsh", bits = 16, n_train = 200 }]
+
+[[headlines]]
+says = "Random bits"
+experiment = "first"
+dataset = "digits"
+measure = "map"
+ours = "ITQ"
+rivals = ["LSH"]
 
 [[claims]]
 says = "ITQ beats LSH"
@@ -123,16 +135,17 @@ class TestTables:
             ("bits = 16, n_train = 200 },\n    { name", 'colour = "red" },\n    { name', "unknown key 'colour'"),
             ('method = "itq"', 'method = "nonsense"', "'method' must be one of"),
             ('load = "digits"', 'load = "nonsense"', "'load' must be one of"),
-            ('is = ["DIGITS"]', "options = { features = 1 }", "has no option 'features'"),
+            ('is = ["DIGITS"]', "options = { features = 1 }", "an option of digits must be one of .*Got 'features'"),
             ('measures = ["map"]', 'measures = ["mapp"]', "a measure must be one of"),
             ('name = "ITQ"', 'name = "LSH"', "a name of its own"),
-            ('method = "itq", bits = 16', 'method = "itq", params = { n_atoms = 1 }', "itq takes .*Got 'n_atoms'"),
+            ('method = "itq", bits = 16', 'method = "itq", params = { n_atoms = 1 }', "of itq must be one of"),
             ('method = "itq", bits = 16', 'method = "itq", bits = 0', "'bits' must be a positive integer"),
             ('method = "itq", bits = 16', 'method = "itq", database = "old"', "'database' must be one of"),
             ('bits = 16, n_train = 200 }]', 'database = "held-out" }]', "a held-out database needs"),
             ('load = "digits"', 'load = "digits-tags"', None),
-            ('[["ITQ", "LSH"]]', '[["ITQ", "nobody"]]', "must be a row of 'first'"),
-            ('[experiments.second]\ntitle = "Smaller"', "[experiments.second]", "'title' must be there"),
+            ('[["ITQ", "LSH"]]', '[["ITQ", "nobody"]]', "a row of 'first' must be one of .*Got 'nobody'"),
+            ('rivals = ["LSH"]', 'rivals = ["nobody"]', "a row of 'first' must be one of .*Got 'nobody'"),
+            ('[experiments.second]\ntitle = "Smaller"', "[experiments.second]", "the key 'title' is missing"),
             ("[datasets.digits]", "[datasets.digits", "must be TOML"),
         ],
     )  # fmt: skip
@@ -147,13 +160,13 @@ class TestTables:
 
     def test_classes_only(self, tmp_path):
         text = SMALL.replace('load = "digits"', 'load = "digits-tags"').replace('"itq",', '"itq", unseen = 0.3,')
-        with pytest.raises(FileError, match="'unseen' and 'classify' are for classes"):
+        with pytest.raises(FileError, match="'unseen' and 'classify' need a data set with classes"):
             load_tables(write(tmp_path, text))
 
     def test_a_figure_that_no_row_stands_beside_is_refused(self, tmp_path):
         path = write(tmp_path, SMALL)
         (tmp_path / "paper.toml").write_text(PAPER.replace('"ITQ"', '"ITQ-2"'))
-        with pytest.raises(FileError, match="first / DIGITS / ITQ-2: must stand beside a row"):
+        with pytest.raises(FileError, match=r"first / DIGITS / ITQ-2: no row of tables\.toml is beside it"):
             load_tables(path, paper=tmp_path / "paper.toml")
         (tmp_path / "paper.toml").write_text(PAPER.replace("map = 0.5", "mapp = 0.5"))
         with pytest.raises(FileError, match="unknown key 'mapp'"):
@@ -293,11 +306,11 @@ class TestRun:
 
     def test_cells_without_data_are_said_not_to_run(self, tmp_path):
         jobs = run(["ksh"], results=tmp_path / "r", root=tmp_path)
-        assert {(job.state, job.reason) for job in jobs} == {("not run", "data not there")}
+        assert {(job.state, job.reason) for job in jobs} == {("not run", "its data are missing")}
         assert sum(len(job.cells) for job in jobs) == len(TABLES.experiments["ksh"].cells)
 
     def test_unknown_names(self, tmp_path):
-        with pytest.raises(ValueError, match=r"must be of .*Got 'tabel1' instead"):
+        with pytest.raises(ValueError, match=r"must name some of .*Got 'tabel1' instead"):
             run(["tabel1"], results=tmp_path)
 
     def test_a_damaged_result_is_named(self, small, finished, tmp_path):
@@ -343,62 +356,125 @@ class TestQuick:
             assert "--quick needs" in capsys.readouterr().err
 
 
+class TestMeasures:
+    def test_a_new_measure_is_one_entry(self, monkeypatch, tmp_path):
+        bits_set = Measure("share of ones", lambda o: float(np.bitwise_count(o.codes).sum() / (8 * o.codes.size)))
+        monkeypatch.setitem(MEASURES, "ones", bits_set)
+        text = SMALL.replace('measures = ["map"]', 'measures = ["ones"]')
+        tables = load_tables(write(tmp_path, text))
+        cell = tables.experiments["second"].cells[0]
+        found = measure(cell.spec, split(load("digits"), cell.spec, seed=0), seed=0, n_jobs=1)
+        assert 0.2 < found["measures"]["ones"] < 0.8
+        record = {"format": FORMAT, "key": "k" * 64, "status": "done", "seed": 0, "finished": "", "threads": 1}
+        Store(tmp_path / "r").write({**record, "machine": "here", "cell": cell.spec.to_dict(), **found}, cell.spec)
+        pages, _ = report(results=tmp_path / "r", output=tmp_path / "page.md", tables=tables)
+        assert f"| random | 200 | 16 | {found['measures']['ones']:.4f} |" in pages[-1].read_text()
+
+    def test_a_measure_that_does_not_apply_is_left_out(self, finished):
+        for record in Store(finished[0]):
+            assert not {"svm_error", "objective", "inference_seconds"} & record["measures"].keys()
+
+
 class TestReport:
-    def page(self, small, folder, tmp_path, **settings):
-        pictures = report(results=folder, output=tmp_path / "page.md", tables=small, **settings)
-        return (tmp_path / "page.md").read_text(), pictures
+    def pages(self, small, folder, tmp_path, **settings):
+        pages, pictures = report(results=folder, output=tmp_path / "page.md", tables=small, **settings)
+        assert [path.relative_to(tmp_path).as_posix() for path in pages] == [
+            "page.md",
+            "page/first.md",
+            "page/second.md",
+        ]
+        return [path.read_text() for path in pages], pictures
 
     def test_ours_and_the_papers_and_the_difference(self, small, finished, tmp_path):
-        page, pictures = self.page(small, finished[0], tmp_path)
+        (_, first, second), _ = self.pages(small, finished[0], tmp_path)
         ours = {r["cell"]["method"]: r["measures"]["map"] for r in Store(finished[0])}
-        assert f"| ITQ | 200 | 16 | {ours['itq']:.4f} (0.5, {ours['itq'] - 0.5:+.3f}) |" in page
-        assert f"| LSH | 200 | 16 | {ours['lsh']:.4f} (0.25) |" in page  # the paper had another number of points
-        assert f"| random | 200 | 16 | {ours['lsh']:.4f} |" in page
-        by = f"{ours['itq'] - ours['lsh']:+.4f} (digits: ITQ - LSH)"
-        assert f"| ITQ beats LSH | yes | {by} |  | MAP in `first`: ITQ against LSH |" in page
-        [picture] = pictures
-        assert picture == tmp_path / "results" / "bench-first-digits.svg"
-        assert "(results/bench-first-digits.svg)" in page
-        assert picture.read_text().count("ITQ (") >= 1
+        assert f"| ITQ | 200 | 16 | {ours['itq']:.4f} (0.5, {ours['itq'] - 0.5:+.3f}) |" in first
+        assert f"| LSH | 200 | 16 | {ours['lsh']:.4f} (0.25) |" in first  # the paper had another number of points
+        assert f"| random | 200 | 16 | {ours['lsh']:.4f} |" in second
+        by = f"{ours['itq'] - ours['lsh']:+.4f} (digits: ITQ against LSH)"
+        assert f"| ITQ beats LSH | MAP | yes | {by} |  |" in first
 
-    def test_the_rest_of_the_page_stays(self, small, finished, tmp_path):
-        parts = (f"<!-- {part} -->\nan earlier report\n<!-- /{part} -->\n" for part in ("claims", "bench"))
-        (tmp_path / "page.md").write_text("before\n" + "between\n".join(parts) + "after\n")
-        page, _ = self.page(small, finished[0], tmp_path)
-        assert page.startswith("before\n<!-- claims -->\n## Claims\n")
-        assert "<!-- /claims -->\nbetween\n<!-- bench -->\n## The paper" in page
-        assert page.endswith("<!-- /bench -->\nafter\n")
-        assert "an earlier report" not in page
-        assert self.page(small, finished[0], tmp_path)[0] == page
+    def test_the_front_page_has_ours_the_best_rival_and_the_paper(self, small, finished, tmp_path):
+        (front, first, _), _ = self.pages(small, finished[0], tmp_path)
+        ours = {r["cell"]["method"]: r["measures"]["map"] for r in Store(finished[0])}
+        assert (
+            f"| [Random bits](page/first.md) | Digits | MAP | **{ours['itq']:.4f}** (ITQ, 200 points) "
+            f"| {ours['lsh']:.4f} (LSH, 200 points) | 0.5 |"
+        ) in front
+        assert "| [Small](page/first.md) | Table 0 | 2 of 2 | 1 of 1 |" in front
+        assert "[All results](../page.md)" in first
 
-    def test_nothing_is_dropped_in_silence(self, tmp_path):
-        report(results=tmp_path / "none", output=tmp_path / "page.md", root=tmp_path)
-        page = (tmp_path / "page.md").read_text()
-        assert page.count("| not run |") == len(TABLES.claims)
-        assert page.count("Not run: data not there") == sum(
-            len({cell.data.name for cell in e.cells}) for e in TABLES.experiments.values()
-        )
-        for experiment in TABLES.experiments.values():
-            assert f"### {experiment.name}: " in page
-        assert "in the role of the paper's SUN397" in page
+    def test_pictures_are_small_valid_and_always_the_same(self, small, finished, tmp_path):
+        _, pictures = self.pages(small, finished[0], tmp_path)
+        assert [path.name for path in pictures] == ["overview.svg", "first-digits.svg"]
+        texts = [path.read_text() for path in pictures]
+        for text in texts:
+            assert len(text) < 15_000
+            values = [value for element in ElementTree.fromstring(text).iter() for value in element.attrib.values()]
+            assert not [value for value in values if re.search(r"\d\.\d\d", value)]  # one decimal is enough
+        assert "ITQ (0." in texts[1]
+        assert [path.read_text() for path in self.pages(small, finished[0], tmp_path)[1]] == texts
+
+    def test_what_was_not_run_leaves_the_table_and_is_named(self, small, finished, tmp_path):
+        lsh = next(path for path in finished[0].iterdir() if ".lsh." in path.name)
+        (tmp_path / "r").mkdir()
+        shutil.copy(lsh, tmp_path / "r")
+        (_, first, _), _ = self.pages(small, tmp_path / "r", tmp_path)
+        assert "| ITQ |" not in first
+        assert "\nNot run: ITQ.\n" in first
+        assert "Claims whose rows were not run: ITQ beats LSH." in first
+
+    def test_without_runs_every_page_says_so(self, tmp_path):
+        pages, pictures = report(results=tmp_path / "none", output=tmp_path / "page.md")
+        assert [path.stem for path in pages[1:]] == list(TABLES.experiments)
+        assert pictures == []
+        for path, experiment in zip(pages[1:], TABLES.experiments.values(), strict=True):
+            assert path.read_text().count("Not run: ") == len(experiment.by_data())
 
     def test_several_seeds_are_averaged(self, small, finished, tmp_path):
-        records = Records(Store(finished[0]))
         cell = small.experiments["first"].cells[1]
-        [real] = records.done(cell)
+        [real] = Records(Store(finished[0])).done(cell)
         for seed, value in ((0, 0.5), (1, 0.6)):
             record = json.loads(json.dumps(real)) | {"seed": seed, "key": str(seed) * 64}
             record["measures"]["map"] = value
             Store(tmp_path / "r").write(record, cell.spec)
-        page, _ = self.page(small, tmp_path / "r", tmp_path)
-        assert "0.5500 ± 0.0707, 2 seeds (0.5, +0.050)" in page
+        (_, first, _), _ = self.pages(small, tmp_path / "r", tmp_path)
+        assert "0.5500 ± 0.0707, 2 seeds (0.5, +0.050)" in first
 
-    def test_failures_are_shown(self, small, finished, tmp_path):
+    def test_failures_are_shown(self, small, tmp_path):
         cell = small.experiments["first"].cells[1]
         record = {"format": FORMAT, "key": "k" * 64, "status": "failed", "error": "time limit of 9 s", "seed": 0}
         Store(tmp_path / "r").write({**record, "cell": cell.spec.to_dict()}, cell.spec)
-        page, _ = self.page(small, tmp_path / "r", tmp_path)
-        assert "Failed: time limit of 9 s: ITQ." in page
+        (_, first, _), _ = self.pages(small, tmp_path / "r", tmp_path)
+        assert "Failed (time limit of 9 s): Digits, ITQ." in first
+
+
+class TestCommittedResults:
+    """What is in docs/results: runs that are found by their keys, and pages that are made from them."""
+
+    def test_every_run_is_found_by_the_key_of_a_cell(self):
+        specs = {json.dumps(cell.spec.to_dict(), sort_keys=True): cell.spec for cell in CELLS}
+        store = Store(DOCS / "results" / "runs")
+        found = list(store)
+        assert len(found) > 140
+        for record in found:
+            spec = specs[json.dumps(record["cell"], sort_keys=True)]
+            key = run_key(spec, fingerprint=record["fingerprint"], seed=record["seed"])
+            assert key == record["key"]
+            assert store.find(key, spec) == record
+
+    def test_the_pages_are_those_that_the_report_writes(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(plots, "save_svg", lambda figure, path: None)  # slow, and tested above
+        (tmp_path / "results").mkdir()
+        shutil.copy(DOCS / "results" / "speed.md", tmp_path / "results")  # the front page links to it
+        pages, pictures = report(results=DOCS / "results" / "runs", output=tmp_path / "results.md")
+        for path in pages:
+            committed = DOCS / path.relative_to(tmp_path)
+            text = committed.read_text()
+            assert text == path.read_text(), "run: hashgrove bench report"
+            assert all((committed.parent / link).exists() for link in re.findall(r"\]\(([^)]+)\)", text))
+        committed = {path.name for path in (DOCS / "results").glob("*.svg")} - {"growth.svg"}
+        assert committed == {path.name for path in pictures}
 
 
 class TestClaims:
@@ -406,21 +482,21 @@ class TestClaims:
 
     def judge(self, small, figures, **settings):
         claim = Claim(**{"says": "", "experiment": "first", "measure": "map", "pairs": (("ITQ", "LSH"),)} | settings)
-        return judge(claim, small, lambda cell, measure: figures.get(cell.row))
+        return judge(claim, small.experiments["first"], lambda cell, measure: figures.get(cell.row))
 
     def test_holds_and_by_how_much(self, small):
         verdict = self.judge(small, {"ITQ": 0.5, "LSH": 0.25})
-        assert (verdict.holds, verdict.by) == ("yes", "+0.2500 (digits: ITQ - LSH)")
+        assert (verdict.holds, verdict.by) == ("yes", "+0.2500 (digits: ITQ against LSH)")
 
     def test_does_not_hold(self, small):
         assert self.judge(small, {"ITQ": 0.5, "LSH": 0.5}).holds == "**no**"
-        assert self.judge(small, {"ITQ": 0.5, "LSH": 0.6}).exceptions == "-0.1000 (digits: ITQ - LSH)"
+        assert self.judge(small, {"ITQ": 0.5, "LSH": 0.6}).exceptions == "-0.1000 (digits: ITQ against LSH)"
         assert self.judge(small, {"ITQ": 0.497, "LSH": 0.5}, slack=0.005).holds == "yes"
 
     def test_lower_is_better_for_errors_and_times(self, small):
         assert self.judge(small, {"ITQ": 0.1, "LSH": 0.2}, measure="knn_error").by.startswith("+0.1000")
         fast = self.judge(small, {"ITQ": 2.0, "LSH": 9.0}, measure="fit_seconds")
-        assert (fast.holds, fast.by) == ("yes", "4.5 times as fast (digits: ITQ - LSH)")
+        assert (fast.holds, fast.by) == ("yes", "4.5 times as fast (digits: ITQ against LSH)")
         assert self.judge(small, {"ITQ": 9.0, "LSH": 2.0}, measure="fit_seconds").holds == "**no**"
 
     def test_missing(self, small):
@@ -458,7 +534,7 @@ class TestCommands:
         assert status == 1
         assert out.startswith("1 failed; results in ")
         assert "1 of 1  second / digits / random: time limit of 0.01 s  0 s left" in err
-        assert err.endswith("Error: some runs failed; --retry runs them once more\n")
+        assert err.endswith("Error: some runs failed; --retry repeats them\n")
 
     def test_report(self, capsys, finished, tmp_path):
         tables = write(tmp_path, SMALL)
@@ -466,4 +542,4 @@ class TestCommands:
             capsys, "report", "--tables", str(tables), "--results", str(finished[0]), "-o", str(tmp_path / "p.md")
         )
         assert status == 0
-        assert err.endswith("p.md and 1 pictures\n")
+        assert err.endswith("p.md, 2 pages of experiments and 2 pictures\n")

@@ -50,7 +50,7 @@ class Centroids(BaseEstimator):
         self.shift, self.C, self.kind, self.scale = shift, C, kind, scale
         self.random_state, self.other = random_state, other
 
-    def prepare(self, X, rng, *, earlier=None, n_jobs=None):
+    def prepare(self, X, rng, *, supervision=None, earlier=None, n_jobs=None):
         self.seen.append(self.get_params())
         return np.asarray(X, dtype=float)
 

@@ -1,8 +1,8 @@
-"""The paper's tables and figures as experiments: run them, and put ours and the paper's figures side by side.
+"""Experiments on the quality of codes: the paper's tables and figures, and more, beside the paper's own figures.
 
-``tables.toml`` has the experiments and ``paper.toml`` the paper's figures, both as data (see ``tables``);
-``worker`` does one run in a process of its own, ``runner`` all that are still to do, ``results`` keeps each as a file;
-``report`` makes the page of results from these files.
+``tables.toml`` holds the experiments and ``paper.toml`` the paper's figures, both as data; `tables` reads them into
+the classes of `specs`. `worker` does one run in its own process, `runner` all runs that have no result yet, `results`
+stores each run as a file. `report` writes the pages of results from these files.
 """
 
 from hashgrove.bench.report import report

@@ -1,34 +1,113 @@
-"""What is measured in a run: its heading in a table, its digits, and which way is better."""
+"""What is measured in a run. A new measure is one entry in `MEASURES`; tables, claims and reports then know it."""
 
 from __future__ import annotations
 
+import resource
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["MEASURES", "Measure"]
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.svm import LinearSVC
+
+from hashgrove.bench.specs import Spec
+from hashgrove.codes import unpack
+from hashgrove.datasets import Dataset
+from hashgrove.metrics import Report
+
+__all__ = ["MEASURES", "Measure", "Outcome", "measured", "peak_memory_gb"]
+
+SVM_PENALTY = 0.01
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is there at the end of a run, for measures to look at.
+
+    ``by_margins`` is the report with the bits of a query weighted by how sure the hasher is of them.
+    """
+
+    spec: Spec
+    data: Dataset
+    seed: int
+    hasher: Any
+    codes: NDArray[np.uint8]
+    queries: NDArray[np.uint8]
+    report: Report
+    by_margins: Report
+    fit_seconds: float
+    encode_seconds: float
+
+    @property
+    def history(self) -> list[Any]:
+        """The record of each bit; empty for methods that keep none."""
+        return getattr(self.hasher, "history_", [])
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How a figure is shown and compared."""
+    """How a figure is computed, shown and compared.
+
+    ``of`` computes it from an `Outcome`; None means that the measure does not apply to the run.
+    """
 
     title: str
+    of: Callable[[Outcome], float | None]
     digits: int = 4
     lower_is_better: bool = False
+    is_time: bool = False
 
 
-MEASURES = {
-    "map": Measure("MAP"),
-    "precision": Measure("precision@100"),
-    "pr_area": Measure("PR area"),
-    "map_by_margins": Measure("MAP by margins"),
-    "precision_by_margins": Measure("precision@100 by margins"),
-    "knn_error": Measure("50-NN error", lower_is_better=True),
-    "svm_error": Measure("SVM error", lower_is_better=True),
-    "objective": Measure("objective", lower_is_better=True),
-    "training_error": Measure("training error of a bit", lower_is_better=True),
-    "fit_seconds": Measure("training (s)", 1, lower_is_better=True),
-    "encode_seconds": Measure("encoding (s)", 1, lower_is_better=True),
-    "inference_seconds": Measure("step 1 (s)", 1, lower_is_better=True),
-    "learning_seconds": Measure("step 2 (s)", 1, lower_is_better=True),
-    "peak_memory_gb": Measure("peak memory (GB)", 2, lower_is_better=True),
+def measured(outcome: Outcome) -> dict[str, float]:
+    """Compute all measures that apply to a run."""
+    values = {name: measure.of(outcome) for name, measure in MEASURES.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def peak_memory_gb() -> float:
+    """Return the largest amount of memory that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)  # bytes on macOS, kilobytes elsewhere
+
+
+def _svm_error(outcome: Outcome) -> float | None:
+    """Error on the queries of one-vs-all linear SVMs that learn the classes of the database from bits of -1 and +1."""
+    if not outcome.spec.classify:
+        return None
+    bits = outcome.spec.bits
+    X, X_query = (np.where(unpack(codes, n_bits=bits), 1.0, -1.0) for codes in (outcome.codes, outcome.queries))
+    model = LinearSVC(C=SVM_PENALTY, dual=False, random_state=outcome.seed).fit(X, outcome.data.y_database)
+    return float(np.mean(model.predict(X_query) != outcome.data.y_query))
+
+
+def _over_bits(function: Callable[[list[Any]], Any]) -> Callable[[Outcome], float | None]:
+    """Make a measure of the record of all bits, for methods that keep one."""
+    return lambda outcome: float(function(outcome.history)) if outcome.history else None
+
+
+def _seconds(title: str, of: Callable[[Outcome], float | None]) -> Measure:
+    return Measure(title, of, digits=1, lower_is_better=True, is_time=True)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "map": Measure("MAP", lambda o: o.report.map),
+    "precision": Measure("precision@100", lambda o: o.report.precision_at_k),
+    "pr_area": Measure("PR area", lambda o: o.report.pr_area),
+    "map_by_margins": Measure("MAP by margins", lambda o: o.by_margins.map),
+    "precision_by_margins": Measure("precision@100 by margins", lambda o: o.by_margins.precision_at_k),
+    "knn_error": Measure("50-NN error", lambda o: o.report.knn_error, lower_is_better=True),
+    "svm_error": Measure("SVM error", _svm_error, lower_is_better=True),
+    "objective": Measure("objective", _over_bits(lambda bits: bits[-1].objective), lower_is_better=True),
+    "training_error": Measure(
+        "mean training error per bit",
+        _over_bits(lambda bits: np.mean([bit.training_error for bit in bits])),
+        lower_is_better=True,
+    ),
+    "fit_seconds": _seconds("training (s)", lambda o: o.fit_seconds),
+    "encode_seconds": _seconds("encoding (s)", lambda o: o.encode_seconds),
+    "inference_seconds": _seconds("step 1 (s)", _over_bits(lambda bits: sum(b.seconds_inference for b in bits))),
+    "learning_seconds": _seconds("step 2 (s)", _over_bits(lambda bits: sum(b.seconds_learning for b in bits))),
+    "peak_memory_gb": Measure("peak memory (GB)", lambda o: peak_memory_gb(), digits=2, lower_is_better=True),
 }

@@ -1,56 +1,61 @@
-"""Pictures of an experiment on a data set: precision at K, precision against recall, training time against MAP."""
+"""Pictures of the results as small SVG files that do not change unless the results do."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from hashgrove.bench.tables import Cell, Tables
+from hashgrove.bench.headlines import Standing
+from hashgrove.bench.records import Records
+from hashgrove.bench.specs import Cell, Tables
 from hashgrove.storage.atomic import atomic_write
 
-if TYPE_CHECKING:
-    from hashgrove.bench.report import Records
-
-__all__ = ["draw_all"]
+__all__ = ["draw_experiments", "draw_headlines", "save_svg"]
 
 COLOURS = (
     "#0b6e4f", "#d1495b", "#3d6fb4", "#e09f3e", "#7a5195", "#7a7a7a", "#17a2b8", "#8c564b", "#b5179e", "#606c38",
 )  # fmt: skip
 SETTINGS: Any = {
-    "svg.hashsalt": "hashgrove",
-    "svg.fonttype": "none",
+    "svg.hashsalt": "hashgrove",  # the same ids in every file
+    "svg.fonttype": "none",  # text as text
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,
-}  # the same file from the same results
+    "xtick.minor.size": 0,
+}
+CURVE_POINTS = 20
+TICKS = (0, 0.25, 0.5, 0.75, 1)
 
 
-def draw_all(tables: Tables, records: Records, folder: Path) -> dict[tuple[str, str], Path]:
-    """Draw each experiment on each data set that has two finished rows or more; paths by experiment and data set."""
+def draw_experiments(tables: Tables, records: Records, folder: Path) -> dict[tuple[str, str], Path]:
+    """Draw each experiment on each data set with at least two finished rows.
+
+    Returns
+    -------
+    dict
+        The picture by the names of experiment and data set.
+    """
     drawn = {}
     for experiment in tables.experiments.values():
-        if "map" not in experiment.measures:
-            continue
-        for name in dict.fromkeys(cell.data.name for cell in experiment.cells):
-            cells = [
-                cell
-                for cell in experiment.cells
-                if cell.data.name == name and "map" in cell.measures and records.done(cell)
-            ]
-            if len(cells) > 1:
-                folder.mkdir(parents=True, exist_ok=True)
-                path = folder / f"bench-{experiment.name}-{name}.svg"
-                _draw([(cell, records.done(cell)[0]) for cell in cells], path)
-                drawn[experiment.name, name] = path
+        for name, cells in experiment.by_data().items():
+            runs = [(cell, records.done(cell)[0]) for cell in cells if records.figures(cell, "map")]
+            if len(runs) > 1:
+                drawn[experiment.name, name] = folder / f"{experiment.name}-{name}.svg"
+                _draw_curves(runs, drawn[experiment.name, name])
     return drawn
 
 
-def _draw(runs: list[tuple[Cell, dict[str, Any]]], path: Path) -> None:
+def _draw_curves(runs: Sequence[tuple[Cell, dict[str, Any]]], path: Path) -> None:
+    """Draw precision at K, precision over recall, and MAP over training time."""
     with rc_context(SETTINGS):
-        figure = Figure(figsize=(13, 4.2), layout="constrained")
-        FigureCanvasSVG(figure)  # draws without a screen
+        figure = Figure(figsize=(11, 3.4), layout="constrained")
         top, recall, times = figure.subplots(1, 3)
         for number, (cell, record) in enumerate(runs):
             curves, measures = record["curves"], record["measures"]
@@ -59,14 +64,79 @@ def _draw(runs: list[tuple[Cell, dict[str, Any]]], path: Path) -> None:
                 "linestyle": "-" if number < len(COLOURS) else "--",
                 "label": f"{cell.row} ({measures['map']:.3f})",
             }
-            top.plot(curves["depths"], curves["precision"], linewidth=1.5, **style)
-            recall.plot(curves["recall"], curves["recall_precision"], linewidth=1.5, **style)
-            times.plot([measures["fit_seconds"]], [measures["map"]], "o", color=style["color"], label=style["label"])
-        top.set(xscale="log", xlabel="K, items retrieved", ylabel="precision among the first K", ylim=(0, 1))
-        recall.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1))
-        times.set(xscale="log", xlabel="training (s)", ylabel="MAP", ylim=(0, 1))
+            depths, precision = _thinned(np.log(curves["depths"]), curves["precision"])
+            top.plot(np.exp(depths), precision, **style)
+            recall.plot(*_thinned(curves["recall"], curves["recall_precision"]), **style)
+            times.plot([measures["fit_seconds"]], [measures["map"]], "o", color=style["color"])
+        top.set(xscale="log", xlabel="K, items retrieved", ylabel="precision among the first K")
+        recall.set(xlabel="recall", ylabel="precision", xlim=(0, 1), xticks=TICKS)
+        times.set(xscale="log", xlabel="training (s)", ylabel="MAP")
         for axes in (top, recall, times):
-            axes.grid(alpha=0.3)
+            axes.set(ylim=(0, 1), yticks=TICKS)
+            axes.minorticks_off()
+            axes.grid(axis="y", alpha=0.3)
+            axes.spines[["top", "right"]].set_visible(False)
+        for axes in (top, times):
+            axes.xaxis.set_major_formatter("{x:g}")  # a plain number instead of a power of ten
         figure.legend(*top.get_legend_handles_labels(), loc="outside right upper", frameon=False, title="(MAP)")
-        with atomic_write(path) as file:
-            figure.savefig(file, format="svg", metadata={"Date": None})
+        save_svg(figure, path)
+
+
+def _thinned(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return about `CURVE_POINTS` points of a curve, evenly spaced along x, with both ends."""
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    wanted = np.searchsorted(x, np.linspace(x[0], x[-1], CURVE_POINTS))
+    chosen = np.unique(np.concatenate([wanted, [0, len(x) - 1]]))
+    return x[chosen], y[chosen]
+
+
+def draw_headlines(found: Sequence[Standing], folder: Path) -> Path | None:
+    """Draw our figure, the best rival's and the paper's for each headline; None if there are no headlines."""
+    if not found:
+        return None
+    path = folder / "overview.svg"
+    with rc_context(SETTINGS):
+        figure = Figure(figsize=(9, 0.4 * len(found) + 0.9), layout="constrained")
+        axes = figure.subplots()
+        heights = range(len(found))[::-1]
+        axes.hlines(heights, [s.ours for s in found], [s.theirs for s in found], color="#cccccc", zorder=0)
+        with_paper = [(s.paper, height) for s, height in zip(found, heights, strict=True) if s.paper is not None]
+        axes.plot([s.ours for s in found], heights, "o", color=COLOURS[0], label="ours")
+        axes.plot([s.theirs for s in found], heights, "s", color=COLOURS[1], label="best rival")
+        axes.plot(
+            [x for x, _ in with_paper], [y for _, y in with_paper], "x", color="black", label="the paper's FastHash"
+        )
+        axes.set(xlim=(0, 1), xticks=TICKS, xlabel=", ".join(dict.fromkeys(s.measure.title for s in found)))
+        axes.set_yticks(heights, [f"{s.headline.says}\n{s.headline.ours.data.title}" for s in found])
+        axes.grid(axis="x", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside upper right", ncols=3, frameon=False)
+        save_svg(figure, path)
+    return path
+
+
+def save_svg(figure: Figure, path: Path) -> None:
+    """Write a figure as a small SVG file: the same bytes for the same figure, and coordinates of one decimal."""
+    with rc_context(SETTINGS):
+        FigureCanvasSVG(figure)  # draws without a screen
+        buffer = StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with atomic_write(path) as file:
+        file.write(_shrunk(buffer.getvalue()).encode())
+
+
+def _shrunk(svg: str) -> str:
+    """Take out of an SVG file of matplotlib what no reader of the picture sees, and round its coordinates."""
+    for pattern, new in (
+        (r"<!--.*?-->|<!DOCTYPE.*?>|<metadata>.*?</metadata>", ""),
+        (r' id="[a-z0-9.]+_\d+"', ""),  # names of groups; markers and clip paths have hashes as ids
+        (r' transform="rotate\(-0 [^"]*"', ""),
+        (r"font-size: 9px; font-family: 'DejaVu Sans', sans-serif;? ?", ""),
+        (r"(<style[^>]*>)", r"\1text{font: 9px sans-serif} "),
+        (r"\s*\n\s*(?=[A-Z\"0-9])", " "),  # a path is one line
+        (r"\s*\n\s*", "\n"),
+    ):
+        svg = re.sub(pattern, new, svg, flags=re.DOTALL)
+    for _ in range(3):  # groups of one element, which may be nested
+        svg = re.sub(r"<g>\n(<[^\n]*(?:/>|</text>))\n</g>", r"\1", svg)
+    return re.sub(r'"[^"]*"', lambda text: re.sub(r"\d+\.\d\d+", lambda n: f"{float(n[0]):.1f}", text[0]), svg)

@@ -1,4 +1,4 @@
-"""Every cell in small: the embedded digits, few rows, bits and trees, so that all experiments run in two minutes."""
+"""A small version of every cell, on the embedded digits with few rows, bits and trees, to see that everything runs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hashgrove.bench.methods import SLOTS, method_class
-from hashgrove.bench.tables import Spec
+from hashgrove.bench.methods import FASTHASH, PARTS, default_of, method_class
+from hashgrove.bench.specs import Spec
 from hashgrove.datasets import DATASETS
 
 __all__ = ["quick_spec", "small_params"]
 
-N_TRAIN, N_ALL, N_QUERY = 200, 400, 100  # training rows of a cell that has a limit, and of one that has none; queries
+N_TRAIN_LIMITED, N_TRAIN_ALL, N_QUERY = 200, 400, 100  # rows of a cell with and without a limit; queries
 BITS = {64: 16, 128: 16, 256: 24, 512: 24, 1024: 32}
-SMALL = {
+LARGEST = {
     "n_trees": 10, "n_anchors": 64, "anchors_per_bit": 10, "n_labelled": 200, "n_support": 64, "max_samples": 400,
     "n_pairs": 1000, "n_iter": 5, "max_iter": 20, "n_rounds": 3,
 }  # fmt: skip
-WITHOUT = {"n_anchors"}  # None of these is none; of the others it is all
+NONE_MEANS_NONE = {"n_anchors"}  # for the other sizes, None means all
 
 
 def quick_spec(spec: Spec) -> Spec:
-    """The same cell on digits, with classes or with tags as its own data have.
+    """Return the same cell on digits, with tags if its own data have tags.
 
     >>> quick_spec(Spec("cifar10-gist", "ksh", params={"n_anchors": 3000}, pca=500)).bits
     16
@@ -34,7 +34,7 @@ def quick_spec(spec: Spec) -> Spec:
         dataset="digits-tags" if has_tags else "digits",
         options={},
         bits=BITS.get(spec.bits, min(spec.bits, 16)),
-        n_train=N_ALL if spec.n_train is None else N_TRAIN,
+        n_train=N_TRAIN_ALL if spec.n_train is None else N_TRAIN_LIMITED,
         n_query=N_QUERY,
         pca=None if spec.pca is None else 20,
         params=small_params(spec.method, spec.params),
@@ -42,7 +42,7 @@ def quick_spec(spec: Spec) -> Spec:
 
 
 def small_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """``params`` with every size cut down, those that are left at their defaults, too.
+    """Return ``params`` with every size cut down, including sizes that are large by default.
 
     >>> small_params("fasthash", {"loss": "ksh", "hash_function": {"kind": "trees", "max_depth": 6}})
     {'loss': 'ksh', 'hash_function': {'kind': 'trees', 'max_depth': 6, 'n_trees': 10}}
@@ -50,24 +50,23 @@ def small_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     kind = method_class(method)
     if kind is None:
         return dict(params)
-    small = {**params, **_cut(kind, params)}
-    for name, choices in SLOTS.items():
-        if name in inspect.signature(kind.__init__).parameters:
-            value = small.get(name, inspect.signature(kind.__init__).parameters[name].default)
-            if value is None:  # a slot that is empty
-                continue
-            slot = {"kind": value} if isinstance(value, str) else dict(value)
-            cut = _cut(choices[slot["kind"]], slot)
-            if name in small or cut:
-                small[name] = {**slot, **cut}
+    small = {**params, **_cut_sizes(kind, params)}
+    for name, kinds in PARTS.items() if method == FASTHASH else ():
+        value = small.get(name, default_of(method, name))
+        if value is None:
+            continue
+        part = {"kind": value} if isinstance(value, str) else dict(value)
+        cut = _cut_sizes(kinds[part["kind"]], part)
+        if name in small or cut:
+            small[name] = {**part, **cut}
     return small
 
 
-def _cut(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes of ``kind`` that are above those of `SMALL`."""
+def _cut_sizes(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of ``kind`` that exceed `LARGEST`, cut down to it."""
     cut = {}
     for name, parameter in inspect.signature(kind).parameters.items():
         value = given.get(name, parameter.default)
-        if name in SMALL and (name not in WITHOUT if value is None else value > SMALL[name]):
-            cut[name] = SMALL[name]
+        if name in LARGEST and (name not in NONE_MEANS_NONE if value is None else value > LARGEST[name]):
+            cut[name] = LARGEST[name]
     return cut

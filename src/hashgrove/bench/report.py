@@ -1,234 +1,111 @@
-"""The page of results: claims, then each table with our figures beside the paper's, made from the files of runs."""
+"""Write the pages of results from the files of runs: a front page, and one page per experiment."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
 
-from hashgrove.bench.claims import judge
-from hashgrove.bench.measures import MEASURES
-from hashgrove.bench.quick import quick_spec
+from hashgrove.bench.claims import Verdict, judge
+from hashgrove.bench.headlines import headline_table, standings
+from hashgrove.bench.pages import experiment_page
+from hashgrove.bench.records import Records
 from hashgrove.bench.results import Store
-from hashgrove.bench.runner import why_not
-from hashgrove.bench.tables import Cell, Experiment, Spec, Tables, load_tables
+from hashgrove.bench.specs import Tables
+from hashgrove.bench.tables import load_tables
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import PathLike
 
-__all__ = ["Records", "report"]
+__all__ = ["report"]
 
-PARTS = ("claims", "bench")  # each between its two marks in the page
-SAME_N_TRAIN = 0.02  # two training sets of sizes this near are the same for a comparison
-
-
-@dataclass
-class Records:
-    """The results in a folder, by what was run."""
-
-    store: Store
-    quick: bool = False
-    root: PathLike | None = None
-    by_cell: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for record in self.store:
-            self.by_cell.setdefault(_name(record["cell"]), []).append(record)
-
-    def done(self, cell: Cell) -> list[dict[str, Any]]:
-        """Finished runs of a cell, one a seed: the latest where data have changed in between."""
-        found = [record for record in self._all(cell) if record["status"] == "done"]
-        latest = {record["seed"]: record for record in sorted(found, key=lambda record: record["finished"])}
-        return [latest[seed] for seed in sorted(latest)]
-
-    def figures(self, cell: Cell, measure: str) -> list[float]:
-        """The measure in each of these runs."""
-        values = (record["measures"].get(measure) for record in self.done(cell))
-        return [value for value in values if value is not None]
-
-    def figure(self, cell: Cell, measure: str) -> float | None:
-        """Their mean; None if there is none."""
-        values = self.figures(cell, measure)
-        return mean(values) if values else None
-
-    def absence(self, cell: Cell) -> str:
-        """Why there is no result."""
-        failed = [record for record in self._all(cell) if record["status"] == "failed"]
-        if failed:
-            return f"failed: {failed[-1]['error']}"
-        reason = why_not(self._spec(cell), self.root)
-        return f"not run: {reason}" if reason else "not run"
-
-    def _spec(self, cell: Cell) -> Spec:
-        return quick_spec(cell.spec) if self.quick else cell.spec
-
-    def _all(self, cell: Cell) -> list[dict[str, Any]]:
-        return self.by_cell.get(_name(self._spec(cell).to_dict()), [])
-
-
-def _name(cell: Mapping[str, Any]) -> str:
-    return json.dumps(cell, sort_keys=True)
+MADE_BY = "<!-- Written by `hashgrove bench report` from the files of runs. Do not edit. -->"
+QUICK = "**Quick runs on handwritten digits. They show that everything runs, and nothing else.**"
+HOW_TO_READ = (
+    "MAP is taken over the full ranking; ties count by their expectation. A figure in brackets is the paper's. If the "
+    "paper used the same data and the same number of training points, the difference follows (for times, the ratio). "
+    "'points' is the number of training points. 'encoding' is the time for database and queries together. Times were "
+    "taken on a machine that other work shared, with one thread or two; the file of each run says which. Each figure "
+    "is of one seed unless it says otherwise; another seed moves MAP by about 0.005."
+)
 
 
 def report(
-    *,
-    results: PathLike,
-    output: PathLike,
-    tables: Tables | None = None,
-    root: PathLike | None = None,
-    quick: bool = False,
-) -> list[Path]:
-    """Write the parts of a page between its marks ``claims`` and ``bench``, and pictures; the rest of the page stays.
+    *, results: PathLike, output: PathLike, tables: Tables | None = None, quick: bool = False
+) -> tuple[list[Path], list[Path]]:
+    """Write the front page, one page per experiment, and pictures.
 
     Parameters
     ----------
     results : path
         Folder of results.
     output : path
-        The page; it is made if it is not there. Pictures go to the folder ``results`` beside it.
+        The front page, such as ``results.md``. Everything else goes to the folder of the same name, ``results/``.
     tables : Tables, optional
-        As in `run`.
-    root : path, optional
-        Folder of data sets: cells without a result say whether their data are there.
+        Experiments from `load_tables`; by default the project's own.
     quick : bool
         Whether the results are those of quick runs.
 
     Returns
     -------
-    list of Path
-        The pictures; none without matplotlib (extra ``plot``).
+    pages, pictures : list of Path
+        The front page comes first. There are no pictures if matplotlib is missing (extra ``plot``).
     """
     tables = tables or load_tables()
-    page, records = Path(output), Records(Store(Path(results)), quick=quick, root=root)
+    front, records = Path(output), Records(Store(Path(results)), quick=quick)
+    folder = front.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        from hashgrove.bench.plots import draw_all
+        from hashgrove.bench.plots import draw_experiments, draw_headlines
 
-        pictures = draw_all(tables, records, page.parent / "results")
+        pictures = draw_experiments(tables, records, folder)
+        overview = draw_headlines(standings(tables.headlines, records), folder)
     except ImportError:
-        pictures = {}
-    links = {what: path.relative_to(page.parent).as_posix() for what, path in pictures.items()}
-    text = page.read_text(encoding="utf-8") if page.exists() else "# Results\n"
-    for part, lines in zip(PARTS, (_claims(tables, records), _lines(tables, records, links)), strict=True):
-        text = _put(text, part, "\n".join(lines))
-    with atomic_write(page) as file:
-        file.write(text.encode())
-    return list(pictures.values())
-
-
-def _put(page: str, part: str, lines: str) -> str:
-    """The page with ``lines`` between the marks of ``part``; a page without them gets them at its end."""
-    start, end = f"<!-- {part} -->", f"<!-- /{part} -->"
-    if start not in page or end not in page:
-        page = f"{page.rstrip()}\n\n{start}\n{end}\n"
-    before, _, rest = page.partition(start)
-    return f"{before}{start}\n{lines}\n{end}{rest.partition(end)[2]}"
-
-
-def _lines(tables: Tables, records: Records, links: Mapping[tuple[str, str], str]) -> list[str]:
-    cells = [cell for experiment in tables.experiments.values() for cell in experiment.cells]
-    done = [record for cell in cells for record in records.done(cell)]
-    n_done = sum(bool(records.done(cell)) for cell in cells)
-    lines = ["## The paper's experiments", ""]
-    if records.quick:
-        lines += ["**Quick runs on handwritten digits: they show that everything runs, and say nothing else.**", ""]
-    lines += [
-        f"Made by `hashgrove bench report` from {n_done} of {len(cells)} cells, which `hashgrove bench run` runs. "
-        "MAP is over the full ranking; ties count by their expectation. A figure in brackets is the paper's; where "
-        "data and number of training points are the same, it is followed by the difference (for times, by the ratio). "
-        "'points' are training points; encoding is of database and queries together. Times are of one thread or two, "
-        "as the file of the run says, on a machine that other runs shared.",
-        "",
-    ]
-    for experiment in tables.experiments.values():
-        lines += _experiment(experiment, records, links)
-    lines += ["### Figures of the paper that no row stands beside", ""]
-    lines += [f"- {experiment}, {block}: {why}" for (experiment, block), why in tables.unused.items()] or ["None."]
-    machines = sorted({f"{record['machine']}, {record['threads']} threads" for record in done})
-    return [*lines, "", f"Machine: {'; '.join(machines) or 'no runs'}."]
-
-
-def _claims(tables: Tables, records: Records) -> list[str]:
-    lines = ["## Claims", "", "Each compares rows of an experiment below, on every data set that it was run on.", ""]
-    lines += ["| claim | holds? | by how much | where not | compared |", "|---|---|---|---|---|"]
+        pictures, overview = {}, None
+    verdicts: dict[str, list[Verdict]] = {name: [] for name in tables.experiments}
     for claim in tables.claims:
-        verdict = judge(claim, tables, records.figure)
-        against: dict[str, list[str]] = {}
-        for better, worse in claim.pairs:
-            against.setdefault(better, []).append(worse)
-        rows = "; ".join(f"{better} against {' / '.join(worse)}" for better, worse in against.items())
-        slack = f", but for {claim.slack:g}" if claim.slack else ""
-        what = f"{MEASURES[claim.measure].title}{slack} in `{claim.experiment}`: {rows}"
-        lines.append(f"| {claim.says} | {verdict.holds} | {verdict.by} | {verdict.exceptions} | {what} |")
-    return lines
+        verdicts[claim.experiment].append(judge(claim, tables.experiments[claim.experiment], records.figure))
+    pages = [front]
+    _write(front, _front_page(tables, verdicts, records, front, overview))
+    for name, experiment in tables.experiments.items():
+        links = {data: path.name for (of, data), path in pictures.items() if of == name}
+        pages.append(folder / f"{name}.md")
+        _write(pages[-1], experiment_page(experiment, verdicts[name], records, links, front=f"../{front.name}"))
+    return pages, [*([overview] if overview else []), *pictures.values()]
 
 
-def _experiment(experiment: Experiment, records: Records, links: Mapping[tuple[str, str], str]) -> list[str]:
-    lines = [f"### {experiment.name}: {experiment.title}", "", f"{experiment.of[0].upper()}{experiment.of[1:]}."]
-    if experiment.note:
-        lines[-1] += f" {experiment.note}"
-    for name in dict.fromkeys(cell.data.name for cell in experiment.cells):
-        cells = [cell for cell in experiment.cells if cell.data.name == name]
-        lines += ["", f"**{cells[0].data.title}**{_role(cells[0])}", ""]
-        lines += _table(experiment, cells, records)
-        if (experiment.name, name) in links:
-            lines += ["", f"![{experiment.name} on {cells[0].data.title}]({links[experiment.name, name]})"]
-    return [*lines, ""]
+def _write(path: Path, lines: Sequence[str]) -> None:
+    with atomic_write(path) as file:
+        file.write("\n".join([MADE_BY, "", *lines, ""]).encode())
 
 
-def _role(cell: Cell) -> str:
-    """What the paper has in this place."""
-    if not cell.block:
-        return ""
-    if cell.block in cell.data.same_as:
-        return f" (the paper's {cell.block})"
-    return f" (in the role of the paper's {cell.block}: other data, so there is no difference to take)"
-
-
-def _table(experiment: Experiment, cells: list[Cell], records: Records) -> list[str]:
-    absent = {cell.row: records.absence(cell) for cell in cells if not records.done(cell)}
-    lines = []
-    if len(absent) < len(cells) or any(cell.paper for cell in cells):
-        titles = [MEASURES[measure].title for measure in experiment.measures]
-        lines = [f"| | points | bits | {' | '.join(titles)} |", "|---" * (3 + len(titles)) + "|"]
-        for cell in cells:
-            figures = " | ".join(_entry(cell, measure, records) for measure in experiment.measures)
-            lines.append(f"| {cell.row} | {_sizes(cell, records)} | {figures} |")
-    reasons: dict[str, list[str]] = {}
-    for row, reason in absent.items():
-        reasons.setdefault(reason, []).append(row)
-    missing = [f"{reason[0].upper()}{reason[1:]}: {'; '.join(rows)}." for reason, rows in reasons.items()]
-    return lines + ([""] if lines and missing else []) + missing
-
-
-def _sizes(cell: Cell, records: Records) -> str:
-    """Training points and bits, in two columns."""
-    done = records.done(cell)
-    return f"{done[0]['data']['n_train']:,} | {done[0]['cell']['bits']}" if done else f"- | {cell.spec.bits}"
-
-
-def _entry(cell: Cell, measure: str, records: Records) -> str:
-    """Our figure, the paper's and the difference."""
-    kind, values = MEASURES[measure], records.figures(cell, measure) if measure in cell.measures else []
-    digits = kind.digits
-    paper = cell.paper.get(measure)
-    ours = "-"
-    if values:
-        ours = f"{mean(values):.{digits}f}"
-        if len(values) > 1:
-            ours += f" ± {stdev(values):.{digits}f}, {len(values)} seeds"
-    if paper is None:
-        return ours
-    if not values or not _comparable(cell, records):
-        return f"{ours} ({paper:g})"
-    if measure.endswith("_seconds"):
-        return f"{ours} ({paper:g}, {paper / max(mean(values), 1e-9):.1f} times)"
-    return f"{ours} ({paper:g}, {mean(values) - paper:+.3f})"
-
-
-def _comparable(cell: Cell, records: Records) -> bool:
-    """Whether the paper has the same data and as many training points."""
-    theirs, ours = cell.paper.get("n_train"), records.done(cell)[0]["data"]["n_train"]
-    is_same_size = theirs is None or abs(ours - theirs) <= SAME_N_TRAIN * theirs
-    return is_same_size and cell.block in cell.data.same_as
+def _front_page(
+    tables: Tables, verdicts: Mapping[str, list[Verdict]], records: Records, front: Path, overview: Path | None
+) -> list[str]:
+    folder = front.stem
+    lines = ["# Results", ""]
+    lines += [QUICK, ""] if records.quick else []
+    if overview:
+        lines += [f"![Ours, the best rival and the paper]({folder}/{overview.name})", ""]
+    found = standings(tables.headlines, records)
+    lines += [*headline_table(found, folder), ""] if found else []
+    lines += ["## Experiments", "", "| experiment | in the paper | cells run | claims that hold |", "|---|---|---|---|"]
+    for name, experiment in tables.experiments.items():
+        checked = [verdict for verdict in verdicts[name] if verdict.comparisons]
+        cells = f"{sum(bool(records.done(cell)) for cell in experiment.cells)} of {len(experiment.cells)}"
+        claims = f"{sum(not v.failed for v in checked)} of {len(checked)}" if checked else ""
+        lines.append(f"| [{experiment.title}]({folder}/{name}.md) | {experiment.of} | {cells} | {claims} |")
+    if (front.with_suffix("") / "speed.md").exists():
+        lines += ["", f"How fast each part is beside other libraries is on the page about [speed]({folder}/speed.md)."]
+    lines += ["", "A claim holds if it holds in every comparison that was run. These do not:", ""]
+    lines += [
+        f"- {v.claim.says}: {v.holds} ([{name}]({folder}/{name}.md))"
+        for name, of_experiment in verdicts.items()
+        for v in of_experiment
+        if v.failed
+    ] or ["- none"]
+    lines += ["", "## How to read the figures", "", HOW_TO_READ, ""]
+    if tables.unused:
+        lines += ["Figures of the paper that are beside no row:", ""]
+        lines += [f"- {experiment}, {data}: {why}" for (experiment, data), why in tables.unused.items()]
+        lines.append("")
+    machines = records.machines(cell for experiment in tables.experiments.values() for cell in experiment.cells)
+    return [*lines, f"Machine: {machines or 'no runs'}."]

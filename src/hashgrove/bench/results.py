@@ -1,4 +1,4 @@
-"""One run is one JSON file, found again by a hash of all that decides its result."""
+"""One run is one JSON file. Its name holds a hash of everything that decides the result, so it is found again."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hashgrove.bench.tables import Spec
+from hashgrove.bench.specs import Spec
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError
 
 __all__ = ["FORMAT", "Store", "run_key"]
 
-FORMAT = 1  # a change of what a result holds or means makes all earlier results stale
+FORMAT = 1  # raise it when what a result holds or means changes: all earlier results are then stale
 
 
 def run_key(spec: Spec, *, fingerprint: str, seed: int) -> str:
-    """Hash of the cell, the data, the seed and the format of results, 64 hexadecimal digits.
+    """Return the hash of the spec, the data, the seed and the format of results: 64 hexadecimal digits.
 
     >>> run_key(Spec("digits", "lsh"), fingerprint="ab", seed=0)[:8]
     '2db8a418'
@@ -30,27 +30,26 @@ def run_key(spec: Spec, *, fingerprint: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of results.
+    """A folder of results, which is made when the first result is written.
 
     Parameters
     ----------
     folder : Path
-        It is made when the first result is written.
     """
 
     folder: Path
 
     def path(self, key: str, spec: Spec) -> Path:
-        """Where the result of a run is: names for people, and the hash."""
+        """Return the file of a run: data set, method, bits and a part of the hash."""
         return self.folder / f"{spec.dataset}.{spec.method}.{spec.bits}.{key[:16]}.json"
 
     def find(self, key: str, spec: Spec) -> dict[str, Any] | None:
-        """The record of a run, done or failed; None if there is none."""
+        """Return the record of a finished or failed run; None if there is none."""
         path = self.path(key, spec)
         return _read(path) if path.is_file() else None
 
     def write(self, record: dict[str, Any], spec: Spec) -> Path:
-        """Keep a record, which has its ``key``; a crash leaves the old file or the new one, never a part."""
+        """Write a record; after a crash there is the old file or the new one, never a part of it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(record["key"], spec)
         with atomic_write(path) as file:
@@ -58,7 +57,7 @@ class Store:
         return path
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All records of the present format, in the order of their names."""
+        """Go through all records of the present format, sorted by file name."""
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
             record = _read(path)
             if record["format"] == FORMAT:

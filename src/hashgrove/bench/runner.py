@@ -1,4 +1,7 @@
-"""Runs what is still to do: a process a run, each result kept at once, so that a stopped suite goes on where it was."""
+"""Run the cells that have no result yet, each in a process of its own.
+
+Every result is written at once, so a stopped suite goes on where it was stopped.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,16 @@ from pathlib import Path
 from hashgrove.bench.methods import missing_package
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import FORMAT, Store, run_key
-from hashgrove.bench.tables import Cell, Spec, Tables, load_tables
+from hashgrove.bench.specs import Cell, Spec, Tables
+from hashgrove.bench.tables import load_tables
 from hashgrove.datasets import DATASETS, data_root, load
 from hashgrove.runtime.threads import available_threads
 from hashgrove.storage.formats import PathLike
 
-__all__ = ["Job", "list_experiments", "plan", "run", "why_not"]
+__all__ = ["Job", "list_experiments", "plan", "run"]
 
 TO_DO, DONE, KEPT, FAILED, NOT_RUN = "to do", "done", "kept", "failed", "not run"
-QUICK_BATCH = 12
+QUICK_BATCH = 24  # quick runs per process
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -35,11 +39,11 @@ class Job:
     spec : Spec
     cells : list of Cell
     state : {"to do", "done", "kept", "failed", "not run"}
-        ``kept`` was done by an earlier suite; ``not run`` cannot be done here.
+        ``kept``: an earlier suite has done it; ``not run``: it cannot be done on this machine.
     reason : str
         Why it failed or was not run.
     key, fingerprint : str
-        Its hash and that of its data; empty where the data are not there.
+        Hash of the run and of its data; empty if the data are missing.
     """
 
     spec: Spec
@@ -51,13 +55,13 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The first of its cells, and how many more there are."""
+        """The first cell, and how many other cells share the run."""
         more = f" (+{len(self.cells) - 1})" if len(self.cells) > 1 else ""
         return self.cells[0].name + more
 
 
 def list_experiments(*, tables: Tables | None = None) -> list[tuple[str, str, str, int]]:
-    """Name, title, place in the paper and number of cells of each experiment.
+    """List name, title, place in the paper and number of cells of each experiment.
 
     >>> list_experiments()[0][0]
     'ksh'
@@ -66,12 +70,12 @@ def list_experiments(*, tables: Tables | None = None) -> list[tuple[str, str, st
     return [(e.name, e.title, e.of, len(e.cells)) for e in tables.experiments.values()]
 
 
-def why_not(spec: Spec, root: PathLike | None) -> str:
-    """Why a cell cannot be run here: its data or a package are not there. Empty if it can."""
+def _what_is_missing(spec: Spec, root: PathLike | None) -> str:
+    """Say which package or data a run needs and this machine lacks; empty if it can be run."""
     package = missing_package(spec.method)
     if package is not None:
         return f"{package} is not installed (pip install 'hashgrove[bench]')"
-    return "" if DATASETS[spec.dataset].find(data_root(root)) is not None else "data not there"
+    return "" if DATASETS[spec.dataset].find(data_root(root)) is not None else "its data are missing"
 
 
 def plan(
@@ -86,7 +90,7 @@ def plan(
     seed: int = 0,
     retry: bool = False,
 ) -> list[Job]:
-    """The runs of these experiments, each with what is known of it; see `run` for the parameters."""
+    """List the runs of these experiments with their present states; see `run` for the parameters."""
     jobs: dict[str, Job] = {}
     for cell in _cells(names, tables):
         if dataset not in (None, cell.data.name) or only not in (None, cell.spec.method):
@@ -96,14 +100,14 @@ def plan(
         job.cells.append(cell)
     fingerprints: dict[str, str] = {}
     for job in jobs.values():
-        reason = why_not(job.spec, root)
-        if reason:
-            job.state, job.reason = NOT_RUN, reason
+        missing = _what_is_missing(job.spec, root)
+        if missing:
+            job.state, job.reason = NOT_RUN, missing
             continue
-        source = json.dumps([job.spec.dataset, dict(job.spec.options)])
-        if source not in fingerprints:
-            fingerprints[source] = load(job.spec.dataset, root=root, **job.spec.options).fingerprint()
-        job.fingerprint = fingerprints[source]
+        data = json.dumps([job.spec.dataset, dict(job.spec.options)])
+        if data not in fingerprints:
+            fingerprints[data] = load(job.spec.dataset, root=root, **job.spec.options).fingerprint()
+        job.fingerprint = fingerprints[data]
         job.key = run_key(job.spec, fingerprint=job.fingerprint, seed=seed)
         record = store.find(job.key, job.spec)
         if record is not None and record["status"] == "done":
@@ -117,7 +121,7 @@ def _cells(names: Iterable[str], tables: Tables) -> list[Cell]:
     known = tables.experiments
     for name in names:
         if name != "all" and name not in known:
-            raise ValueError(f"The 'names' parameter must be of {['all', *known]}. Got {name!r} instead.")
+            raise ValueError(f"The 'names' parameter must name some of {['all', *known]}. Got {name!r} instead.")
     chosen = list(known) if "all" in names else list(dict.fromkeys(names))
     return [cell for name in chosen for cell in known[name].cells]
 
@@ -144,27 +148,28 @@ def run(
     Parameters
     ----------
     names : sequence of str
-        Experiments, or ``all``.
+        Names of experiments, or ``all``.
     results : path
-        Folder of results; what is there is not run again.
+        Folder of results. A run whose result is there is not repeated.
     tables : Tables, optional
-        Other experiments than the project's own.
+        Experiments from `load_tables`; by default the project's own.
     quick : bool
-        Each cell in small, on the embedded digits.
+        Run a small version of each cell, on the embedded digits.
     dataset, only : str, optional
-        Only this data set of the tables; only this method.
+        Run only this data set of the tables; only this method.
     root : path, optional
         Folder of data sets, as in `hashgrove.datasets.load`.
     n_jobs : int, optional
-        Threads of a run; all cores if not given.
+        Threads per run; all cores by default.
     seed : int
+        Seed of the choice of rows and of the models.
     timeout : float, optional
         Seconds that a run may take.
     retry : bool
-        Run what failed earlier once more.
+        Repeat runs that failed earlier.
     report : callable, optional
-        Given the number of runs to do, it makes a context manager whose value is called with the name and the state
-        of each run when it ends.
+        Called with the number of runs to do. It returns a context manager whose value is called with the name and
+        the state of each run when it ends.
 
     Returns
     -------
@@ -190,9 +195,10 @@ def run(
             reason = _run_batch(batch, store, root=root, n_jobs=n_jobs, seed=seed, timeout=timeout)
             for number, job in enumerate(batch):
                 record = store.find(job.key, job.spec)
-                if record is None or record["status"] != "done":  # it ended the process, so the rest had no turn
+                if record is None or record["status"] != "done":
+                    # this run ended the process: the rest of the batch goes back into the queue
                     job.state, job.reason = FAILED, reason
-                    _keep_failure(job, store, seed=seed)
+                    _write_failure(job, store, seed=seed)
                     queue = batch[number + 1 :] + queue
                     show(job.name, reason)
                     break
@@ -204,7 +210,7 @@ def run(
 def _run_batch(
     batch: list[Job], store: Store, *, root: PathLike | None, n_jobs: int | None, seed: int, timeout: float | None
 ) -> str:
-    """Do runs in a process; returns why it ended, if it did not end well."""
+    """Do some runs in one process; return why the process ended, which matters if a result is missing."""
     where = {"root": str(data_root(root)), "results": str(store.folder.absolute())}
     orders = [
         {"key": job.key, "cell": job.spec.to_dict(), "fingerprint": job.fingerprint, "seed": seed, "n_jobs": n_jobs}
@@ -227,6 +233,6 @@ def _run_batch(
     return (process.stderr.strip().splitlines() or [f"ended with exit code {process.returncode}"])[-1]
 
 
-def _keep_failure(job: Job, store: Store, *, seed: int) -> None:
+def _write_failure(job: Job, store: Store, *, seed: int) -> None:
     record = {"format": FORMAT, "key": job.key, "status": "failed", "error": job.reason, "cell": job.spec.to_dict()}
     store.write({**record, "seed": seed, "fingerprint": job.fingerprint}, job.spec)

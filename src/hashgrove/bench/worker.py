@@ -1,14 +1,13 @@
-"""One run in a process of its own: `python -m hashgrove.bench.worker` reads its orders from stdin and keeps the result.
+"""Do runs in a process of their own: `python -m hashgrove.bench.worker` reads orders from stdin and writes results.
 
-A process of its own, so that peak memory is that of the run, and a crash or a time limit loses this run only. Orders
-are lines of JSON; quick runs, which take less time than a process to start, come several in one.
+Each run has its own process so that its peak memory is its own, and so that a crash or a time limit loses this run
+only. An order is one line of JSON. Quick runs take less time than starting a process, so several share one.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-import resource
 import sys
 import time
 from datetime import UTC, datetime
@@ -19,56 +18,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from sklearn.svm import LinearSVC
 
 from hashgrove import __version__
+from hashgrove.bench.measures import Outcome, measured, peak_memory_gb
 from hashgrove.bench.methods import QUANTISER, build
-from hashgrove.bench.protocol import split
 from hashgrove.bench.quick import small_params
 from hashgrove.bench.results import FORMAT, Store
-from hashgrove.bench.tables import Spec
-from hashgrove.codes import unpack
+from hashgrove.bench.specs import Spec
+from hashgrove.bench.splits import split
 from hashgrove.datasets import Dataset, load
 from hashgrove.index import FlatIndex
-from hashgrove.metrics import evaluate
+from hashgrove.metrics import Report, evaluate
 from hashgrove.runtime.threads import available_threads
 
 __all__ = ["main", "measure"]
 
-ROWS_PER_CHUNK = 4096  # encoded at a time, so that features on disk are never in memory whole
+ROWS_PER_CHUNK = 4096  # rows encoded at a time, so that features on disk are never in memory as a whole
 WARM_ROWS, WARM_COLUMNS, WARM_BITS = 300, 64, 8
 CURVE_DEPTH = 2000
-SVM_PENALTY = 0.01
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 def main() -> None:
-    """Do the runs that stdin describes, and write the record of each when it ends."""
+    """Do the runs that stdin orders, and write the record of each as soon as it ends."""
     for line in sys.stdin:
-        _obey(json.loads(line))
+        _carry_out(json.loads(line))
 
 
-def _obey(orders: dict[str, Any]) -> None:
-    spec, seed, n_jobs = Spec(**orders["cell"]), orders["seed"], orders["n_jobs"]
-    data = split(load(spec.dataset, root=orders["root"], **spec.options), spec, seed=seed)
+def _carry_out(order: dict[str, Any]) -> None:
+    spec, seed, n_jobs = Spec(**order["cell"]), order["seed"], order["n_jobs"]
+    data = split(load(spec.dataset, root=order["root"], **spec.options), spec, seed=seed)
     record = {
         "format": FORMAT,
-        "key": orders["key"],
+        "key": order["key"],
         "status": "done",
         "cell": spec.to_dict(),
         "seed": seed,
-        "fingerprint": orders["fingerprint"],
+        "fingerprint": order["fingerprint"],
         **measure(spec, data, seed=seed, n_jobs=n_jobs),
         "versions": {"hashgrove": __version__, **{package: version(package) for package in PACKAGES}},
         "machine": machine(),
         "threads": available_threads(n_jobs),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    Store(Path(orders["results"])).write(record, spec)
+    Store(Path(order["results"])).write(record, spec)
 
 
 def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> dict[str, Any]:
-    """Train, encode and evaluate: sizes of the data, measures, curves and protocol."""
+    """Train, encode and evaluate; return the sizes of the data, measures, curves and protocol."""
     sizes = {
         "n_train": len(data.train),
         "n_database": len(data.y_database),
@@ -79,13 +76,14 @@ def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> dict
         from hashgrove.bench.quantiser import measure_quantiser
 
         found = measure_quantiser(data, n_bytes=spec.bits // 8, seed=seed)
+        found["measures"]["peak_memory_gb"] = peak_memory_gb()
     else:
-        found = _measure_hasher(spec, data, seed=seed, n_jobs=n_jobs)
-    found["measures"]["peak_memory_gb"] = peak_memory_gb()
+        outcome = _run_hasher(spec, data, seed=seed, n_jobs=n_jobs)
+        found = {"measures": measured(outcome), **_curves(outcome.report)}
     return {"data": sizes, **found}
 
 
-def _measure_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> dict[str, Any]:
+def _run_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> Outcome:
     hasher = build(spec.method, spec.bits, spec.params, seed=seed, n_jobs=n_jobs)
     _warm_up(spec, data, n_jobs=n_jobs)
     X, y = data.X_train, data.y_train
@@ -97,32 +95,26 @@ def _measure_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None)
     hasher.fit(X, y)
     fit_seconds = time.perf_counter() - started
     del X
-    assert data.database is not None  # a data set always has one
+    assert data.database is not None  # every data set has one
     codes, database_seconds = _encode(hasher, pca, data, data.database)
     queries, query_seconds = _encode(hasher, pca, data, data.query)
     truth: dict[str, Any] = {"y_query": data.y_query, "y_database": data.y_database, "k": 100, "n_jobs": n_jobs}
-    report = evaluate(FlatIndex(codes), queries, **truth)
-    by_margins = evaluate(FlatIndex(codes), queries, weights=_margins(hasher, pca, data), **truth)
-    measures = {
-        "map": report.map,
-        "precision": report.precision_at_k,
-        "pr_area": report.pr_area,
-        "map_by_margins": by_margins.map,
-        "precision_by_margins": by_margins.precision_at_k,
-        "knn_error": report.knn_error,
-        "fit_seconds": fit_seconds,
-        "encode_seconds": database_seconds + query_seconds,
-    }
-    if hasattr(hasher, "history_"):
-        history = hasher.history_
-        measures |= {
-            "objective": history[-1].objective,
-            "training_error": float(np.mean([bit.training_error for bit in history])),
-            "inference_seconds": sum(bit.seconds_inference for bit in history),
-            "learning_seconds": sum(bit.seconds_learning for bit in history),
-        }
-    if spec.classify:
-        measures["svm_error"] = _svm_error(codes, data.y_database, queries, data.y_query, spec.bits, seed=seed)
+    return Outcome(
+        spec=spec,
+        data=data,
+        seed=seed,
+        hasher=hasher,
+        codes=codes,
+        queries=queries,
+        report=evaluate(FlatIndex(codes), queries, **truth),
+        by_margins=evaluate(FlatIndex(codes), queries, weights=_margins(hasher, pca, data), **truth),
+        fit_seconds=fit_seconds,
+        encode_seconds=database_seconds + query_seconds,
+    )
+
+
+def _curves(report: Report) -> dict[str, Any]:
+    """Return the curves of a report, and the protocol that gave it."""
     shown = report.precision_depths <= CURVE_DEPTH
     curves = {
         "depths": report.precision_depths[shown].tolist(),
@@ -131,13 +123,13 @@ def _measure_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None)
         "recall_precision": report.precision.tolist(),
     }
     protocol = {name: getattr(report, name) for name in ("k", "knn", "ties", "n_without_relevant", "min_shared")}
-    return {"measures": measures, "curves": curves, "protocol": protocol}
+    return {"curves": curves, "protocol": protocol}
 
 
 def _warm_up(spec: Spec, data: Dataset, *, n_jobs: int | None) -> None:
-    """Run the method in small on these types of features and labels: compilation is not training."""
+    """Run a small version of the method on the same types of data, so that compiling is not timed as training."""
     rows = data.train[:WARM_ROWS]
-    assert data.features is not None  # the experiments name data sets with features
+    assert data.features is not None  # the experiments only name data sets with features
     X = np.ascontiguousarray(data.features[rows, :WARM_COLUMNS])
     if spec.pca is not None:
         X = X.astype(np.float32)
@@ -149,14 +141,14 @@ def _warm_up(spec: Spec, data: Dataset, *, n_jobs: int | None) -> None:
 
 
 def _margins(hasher: Any, pca: PCA | None, data: Dataset) -> NDArray[Any]:
-    """How sure the hasher is of each bit of each query."""
+    """Return how sure the hasher is of each bit of each query."""
     assert data.features is not None
     X = data.features[data.query]
     return np.abs(hasher.decision_function(X if pca is None else pca.transform(X.astype(np.float32))))
 
 
 def _encode(hasher: Any, pca: PCA | None, data: Dataset, rows: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
-    """Codes of some rows, and the time without that of reading them."""
+    """Encode some rows; return the codes and the seconds without the time of reading the rows."""
     assert data.features is not None
     parts, seconds = [], 0.0
     for start in range(0, len(rows), ROWS_PER_CHUNK):
@@ -169,21 +161,8 @@ def _encode(hasher: Any, pca: PCA | None, data: Dataset, rows: NDArray[Any]) -> 
     return np.concatenate(parts), seconds
 
 
-def _svm_error(codes: Any, y: Any, queries: Any, y_query: Any, bits: int, *, seed: int) -> float:
-    """Error on the queries of one-vs-all linear SVMs on bits of -1 and +1, learned from the database."""
-    X, X_query = (np.where(unpack(part, n_bits=bits), 1.0, -1.0) for part in (codes, queries))
-    machines = LinearSVC(C=SVM_PENALTY, dual=False, random_state=seed).fit(X, y)
-    return float(np.mean(machines.predict(X_query) != y_query))
-
-
-def peak_memory_gb() -> float:
-    """Most memory that this process ever held."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e9 if sys.platform == "darwin" else 1e6)  # bytes there, kilobytes elsewhere
-
-
 def machine() -> str:
-    """Processor and Python."""
+    """Return the name of the processor and the version of Python."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

@@ -1,4 +1,4 @@
-"""The commands of experiments: what there is, to run it, and the page of results."""
+"""The commands for experiments: list them, run them, and write the pages of results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["bench"]
 RESULTS = "docs/results/runs"  # in a checkout
 PAGE = "docs/results.md"
 
-tables_option = click.option("--tables", metavar="FILE", help="Experiments of your own, a file like tables.toml.")
+tables_option = click.option("--tables", metavar="FILE", help="Your own experiments: a file like tables.toml.")
 root_option = click.option(
     "--root", metavar="FOLDER", help="Folder of data sets; by default $HASHGROVE_DATA or ~/.cache/hashgrove."
 )
@@ -28,7 +28,7 @@ root_option = click.option(
 @click.group(invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Run the paper's tables and figures, and report them beside the paper's.
+    """Run the paper's tables and figures, and report our figures beside the paper's.
 
     \b
     Example:
@@ -56,19 +56,21 @@ def list_(tables: str | None) -> None:
 
 @bench.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--quick", is_flag=True, help="Each cell in small, on handwritten digits: does everything run?")
-@click.option("--dataset", metavar="NAME", help="Only this data set of the tables.")
-@click.option("--only", metavar="METHOD", help="Only this method.")
+@click.option("--quick", is_flag=True, help="Run a small version of each cell, on handwritten digits.")
+@click.option("--dataset", metavar="NAME", help="Run only this data set of the tables.")
+@click.option("--only", metavar="METHOD", help="Run only this method.")
 @root_option
-@click.option("--results", metavar="FOLDER", help=f"Folder of results; {RESULTS}, or a new one with --quick.")
-@click.option("--n-jobs", "n_jobs", type=options.POSITIVE, help="Threads of a run; all cores if not given.")
-@click.option("--seed", type=options.SEED, default=0, show_default=True, help="Seed of rows and models.")
+@click.option("--results", metavar="FOLDER", help=f"Folder of results; by default {RESULTS}, with --quick a new one.")
+@click.option("--n-jobs", "n_jobs", type=options.POSITIVE, help="Threads per run; by default all cores.")
+@click.option(
+    "--seed", type=options.SEED, default=0, show_default=True, help="Seed of the choice of rows and of the models."
+)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that a run may take.")
-@click.option("--retry", is_flag=True, help="Run what failed earlier once more.")
-@click.option("--dry-run", is_flag=True, help="Only list the runs, and which are done.")
+@click.option("--retry", is_flag=True, help="Repeat runs that failed earlier.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs and their states.")
 @tables_option
 def run(names: tuple[str, ...], results: str | None, dry_run: bool, tables: str | None, **settings: Any) -> None:
-    """Run the experiments NAME (or all), those cells that have no result yet.
+    """Run the cells of the experiments NAME (or all) that have no result yet.
 
     \b
     Example:
@@ -79,8 +81,8 @@ def run(names: tuple[str, ...], results: str | None, dry_run: bool, tables: str 
     from hashgrove.runtime.progress import report_runs
 
     quick = settings["quick"]
-    same = results is not None and Path(results).resolve() == Path(RESULTS).resolve()
-    options.refuse(quick and same, f"--quick needs a folder of its own. {RESULTS} is for real results.")
+    is_real = results is not None and Path(results).resolve() == Path(RESULTS).resolve()
+    options.refuse(quick and is_real, f"--quick needs another folder: {RESULTS} is for real results.")
     folder = results or (tempfile.mkdtemp(prefix="hashgrove-bench-") if quick else RESULTS)
     experiments = load_tables(tables)
     if dry_run:
@@ -109,26 +111,25 @@ def _counts(jobs: list[Job]) -> str:
 
 
 def _summarise(jobs: list[Job], folder: str) -> None:
-    """Count the runs on stdout, and say of each that has no result why; exit code 1 if one failed."""
+    """Count the runs on stdout, say on stderr why results are missing, and exit with code 1 if a run failed."""
     for job in jobs:
         if job.reason:
             click.echo(f"{job.name}: {job.state}: {job.reason}", err=True)
     click.echo(f"{_counts(jobs)}; results in {folder}")
     if any(job.state == "failed" for job in jobs):
-        raise click.ClickException("some runs failed; --retry runs them once more")
+        raise click.ClickException("some runs failed; --retry repeats them")
 
 
 @bench.command()
 @click.option("--results", metavar="FOLDER", default=RESULTS, show_default=True, help="Folder of results.")
-@click.option("-o", "--output", metavar="PAGE", default=PAGE, show_default=True, help="Page to write, in its marks.")
-@click.option("--quick", is_flag=True, help="The results are those of --quick.")
-@root_option
+@click.option("-o", "--output", metavar="PAGE", default=PAGE, show_default=True, help="Front page to write.")
+@click.option("--quick", is_flag=True, help="The results are those of run --quick.")
 @tables_option
-def report(results: str, output: str, quick: bool, root: str | None, tables: str | None) -> None:
-    """Write the page of results, with the paper's figures beside ours.
+def report(results: str, output: str, quick: bool, tables: str | None) -> None:
+    """Write the pages of results, with the paper's figures beside ours.
 
-    Only what stands between its marks is written, <!-- claims --> to <!-- /claims --> and <!-- bench --> to
-    <!-- /bench -->; a page that has none gets them at its end.
+    The front page is PAGE. The pages of the experiments and the pictures go to the folder of the same name without
+    its ending. All of them are overwritten.
 
     \b
     Example:
@@ -136,12 +137,12 @@ def report(results: str, output: str, quick: bool, root: str | None, tables: str
     """
     options.refuse(
         quick and Path(output).resolve() == Path(PAGE).resolve(),
-        "--quick needs another page: quick runs are no results.",
+        f"--quick needs another page: {PAGE} is for real results.",
     )
     from hashgrove.bench import load_tables
-    from hashgrove.bench import report as write
+    from hashgrove.bench import report as write_report
 
-    pictures = write(results=results, output=output, tables=load_tables(tables), root=root, quick=quick)
+    pages, pictures = write_report(results=results, output=output, tables=load_tables(tables), quick=quick)
     if not pictures:
-        click.echo("No pictures: fewer than two results in each table, or no matplotlib ('hashgrove[plot]').", err=True)
-    click.echo(f"Wrote {output} and {len(pictures)} pictures", err=True)
+        click.echo("No pictures: no table has two results, or matplotlib is missing ('hashgrove[plot]').", err=True)
+    click.echo(f"Wrote {output}, {len(pages) - 1} pages of experiments and {len(pictures)} pictures", err=True)

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove import load
 from hashgrove.cli import options
 from hashgrove.cli.images import encode_images, read_image_input
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.features import load as load_extractor
-from hashgrove.hasher import load
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_codes, read_labels, read_matrix, read_table
+from hashgrove.storage.models import load
 
 __all__ = [
     "check_min_shared",

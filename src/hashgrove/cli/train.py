@@ -28,7 +28,7 @@ def _derive() -> list[SignatureOption]:
     from hashgrove.losses import LOSSES
 
     registries: dict[str, Iterable[str]] = {"loss": LOSSES, "hash_function": HASH_FUNCTIONS, "inference": SOLVERS}
-    shared = signature_options({"": FastHash}, skip=("directions",), choices=registries)
+    shared = signature_options({"": FastHash}, choices=registries)
     flags = {flag for option in shared for flag in option.opts}
     return [*shared, *(option for option in signature_options(HASH_FUNCTIONS) if not flags & set(option.opts))]
 
@@ -46,7 +46,9 @@ def _derive() -> list[SignatureOption]:
     "--features", "extractor", metavar="EXTRACTOR", help="Extractor that made FEATURES; the model then takes images."
 )
 @click.option(
-    "--directions", type=click.Choice(DIRECTIONS), help="Show hash functions directions that correlate with the labels."
+    "--directions",
+    type=click.Choice(DIRECTIONS),
+    help="Also show the hash function directions that correlate with the labels.",
 )
 @options.threads
 @click.option("--quiet", is_flag=True, help="Print neither progress nor a summary.")
@@ -100,17 +102,15 @@ def _check_call(files: dict[str, str | None]) -> None:
 
 def _hasher(settings: Settings, directions: str | None, **more: Any) -> FastHash:
     """The hasher that the options describe; options of a hash function that was not chosen are refused."""
-    from hashgrove import FastHash
+    from hashgrove import FastHash, LabelDirections
     from hashgrove.functions import HASH_FUNCTIONS
 
     chosen = settings.of("")
     name = chosen.get("hash_function", FastHash().hash_function)
     foreign = settings.flags_not_of("", name)
     options.refuse(bool(foreign), f"{' and '.join(foreign)}: no such option for --hash-function {name}.")
-    if own := settings.of(name):
-        chosen["hash_function"] = HASH_FUNCTIONS[name](**own)
-    return _with_directions(FastHash(**chosen, **more), directions)
-
-
-def _with_directions(hasher: FastHash, directions: str | None) -> FastHash:
-    return hasher if directions is None else hasher.set_params(directions=directions)
+    given = settings.of(name)
+    learner: Any = HASH_FUNCTIONS[name](**given) if given else name
+    if directions is not None:
+        learner = LabelDirections(learner, n_anchors=None) if directions == "linear" else LabelDirections(learner)
+    return FastHash(**chosen | {"hash_function": learner}, **more)

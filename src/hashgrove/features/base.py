@@ -10,7 +10,6 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,60 +18,20 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hashgrove.features.images import ON_ERROR, ImageFileError, image_size_pair, resize_images, try_images
+from hashgrove.features.images import ON_ERROR, ImageFileError, image_size_pair
+from hashgrove.features.source import ImageSource
 from hashgrove.runtime.parameters import Constraint, check_parameters, declared_constraints
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 from hashgrove.storage import modelfile
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import PathLike
 
-__all__ = ["FeatureExtractor", "ImageSource", "Images"]
+__all__ = ["FeatureExtractor", "Images"]
 
 Images = NDArray[np.uint8] | Sequence[PathLike]
 BATCH_PIXELS = 2**16  # pixels per batch; the Fourier transforms or patches of a batch take a few times more memory
 BATCH_FILES = 16  # images per batch if their size is not known
 BATCHES_IN_FLIGHT = 4  # batches per thread that `transform_to` holds in memory
-
-
-@dataclass(frozen=True)
-class ImageSource:
-    """Checked images, from which any range can be read as an array.
-
-    Attributes
-    ----------
-    images : uint8 array, or list of paths
-    size : (int, int) or None
-        Height and width that images are resized to; None leaves them as they are.
-    resampling : str
-        How they are resized; see `hashgrove.features.images.read_image`.
-    """
-
-    images: NDArray[np.uint8] | list[str]
-    size: tuple[int, int] | None
-    resampling: str = "bilinear"
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    @property
-    def shape(self) -> tuple[int, int] | None:
-        """Height and width of the images, or None if they are not known before the files are read."""
-        if self.size is None and isinstance(self.images, np.ndarray):
-            return self.images.shape[1], self.images.shape[2]
-        return self.size
-
-    def read(
-        self, start: int, stop: int, *, on_error: str = "raise"
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], list[ImageFileError]]:
-        """Read images ``start`` to ``stop``: an array, the numbers of the images in it, the errors of the others."""
-        part = self.images[start:stop]
-        if not isinstance(part, np.ndarray):
-            images, kept, errors = try_images(part, size=self.size, resampling=self.resampling, on_error=on_error)
-            return images, kept + start, errors
-        images = np.ascontiguousarray(part)
-        if self.size is not None:
-            images = resize_images(images, self.size, resampling=self.resampling)
-        return images, np.arange(start, start + len(images)), []
 
 
 class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from hashgrove.features.base import FeatureExtractor, ImageSource
+from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.dictionary import DICTIONARIES
 from hashgrove.features.images import IMAGE_SIZE
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, whiten, zca
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
+from hashgrove.features.source import ImageSource
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf, Several
 from hashgrove.runtime.progress import report_iterations

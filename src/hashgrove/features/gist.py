@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from hashgrove.features.base import FeatureExtractor, ImageSource
+from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.images import IMAGE_SIZE
+from hashgrove.features.source import ImageSource
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, Several
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.features.base import FeatureExtractor, ImageSource
+from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.images import IMAGE_SIZE, RESAMPLING, image_size_pair
 from hashgrove.features.onnxfile import refuse_external_data
+from hashgrove.features.source import ImageSource
 from hashgrove.runtime.parameters import Constraint, FilePath, Integer, Number, OneOf, Several, Text
 from hashgrove.storage.formats import FileError, MissingFileError, one_line
 

@@ -1,0 +1,68 @@
+"""What a measurement depends on: the machine, the packages, and the source code that was measured."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import hashgrove
+from hashgrove.runtime.threads import available_threads
+
+PACKAGES = {  # of the peers: name of the module -> name of the package
+    "lightgbm": "lightgbm",
+    "xgboost": "xgboost-cpu",
+    "onnxruntime": "onnxruntime",
+    "treelite": "treelite",
+    "faiss": "faiss-cpu",
+    "usearch": "usearch",
+    "ortools": "ortools",
+    "maxflow": "PyMaxflow",
+}
+
+
+def installed(module: str) -> bool:
+    """Say whether a module is installed."""
+    return find_spec(module) is not None
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def machine() -> str:
+    """Return the processor, the number of cores, and the versions of Python and of all packages."""
+    versions = [f"{name} {metadata.version(name)}" for name in ("numpy", "numba", "scipy", "scikit-learn")]
+    versions += [f"{package} {metadata.version(package)}" for module, package in PACKAGES.items() if installed(module)]
+    return f"{processor()}, {available_threads()} cores, Python {platform.python_version()}; {', '.join(versions)}"
+
+
+def modules() -> list[str]:
+    """List the loaded modules of hashgrove, except those that only gather names or show progress."""
+    root = Path(hashgrove.__file__).parent
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("hashgrove.")]
+    names = [Path(file).relative_to(root).as_posix() for file in files if file]
+    return sorted(name for name in names if not name.endswith(("__init__.py", "_version.py", "progress.py")))
+
+
+def source(names: Iterable[str]) -> str:
+    """Return a digest of these modules as they are now. A contest is measured again when it has changed."""
+    root = Path(hashgrove.__file__).parent
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(name.encode() + ((root / name).read_bytes() if (root / name).exists() else b""))
+    return digest.hexdigest()[:12]
+
+
+def is_fresh(record: Mapping[str, Any]) -> bool:
+    """Say whether a record was measured with the present code."""
+    return "modules" in record and source(record["modules"]) == record["source"]
