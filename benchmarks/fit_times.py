@@ -109,7 +109,9 @@ def main(arguments: Sequence[str] | None = None, *, sizes: Iterable[tuple[int, i
     parser = argparse.ArgumentParser(description="Measure how long a fit takes, and write docs/fit-times.md.")
     parser.add_argument("--only", type=int, nargs="+", metavar="ROWS", help="only these numbers of rows")
     parser.add_argument("--again", action="store_true", help="measure again what has been measured before")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page to write; the data go to a .json file beside it")
+    parser.add_argument(
+        "--page", type=Path, default=PAGE, help="the page to write; the data go to a .json file beside it"
+    )
     options = parser.parse_args(arguments)
     data = options.page.with_suffix(".json")
     records = json.loads(data.read_text()) if data.exists() else []

@@ -25,6 +25,7 @@ from hashgrove.functions import HASH_FUNCTIONS
 from hashgrove.index import INDEXES
 from hashgrove.inference import SOLVERS
 from hashgrove.losses import LOSSES
+from test_architecture import MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -100,7 +101,8 @@ def anchors(text):
 
 
 @pytest.mark.parametrize(
-    "name", ["FastHash", "BoostedTrees", "LabelDirections", "LinearSVM", "KernelSVM", "Gist", "Codebook", "OnnxFeatures"]
+    "name",
+    ["FastHash", "BoostedTrees", "LabelDirections", "LinearSVM", "KernelSVM", "Gist", "Codebook", "OnnxFeatures"],
 )
 def test_every_setting_is_documented(name):
     text = (DOCS / "parameters.md").read_text()
@@ -135,6 +137,15 @@ def test_every_question_of_the_faq_is_linked_from_the_readme_or_one_click_away()
     assert linked <= questions
     assert len(linked) >= 10
     assert "(docs/faq.md)" in (ROOT / "README.md").read_text()
+
+
+def test_the_page_about_rooms_says_what_the_architecture_allows():
+    rows = re.findall(
+        r"^\| `([\w.]+?)(?:\.py|/)?` \| [^|]* \| ([^|]*)\|$", (DOCS / "how-it-works.md").read_text(), re.MULTILINE
+    )
+    described = {part: set(re.findall(r"`([\w.]+)`", names)) for part, names in rows if "everything" not in names}
+    internal = {"bench", "cli", "__main__", "__init__", "_version"}
+    assert described == {part: set(names) - internal for part, names in MAY_IMPORT.items() if part not in internal}
 
 
 def run(script, *arguments):
@@ -184,7 +195,9 @@ def test_version_is_the_same_everywhere():
     assert f"version: {hashgrove.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("furo") is None, reason="Sphinx is not installed; `make docs` builds the site")
+@pytest.mark.skipif(
+    importlib.util.find_spec("furo") is None, reason="Sphinx is not installed; `make docs` builds the site"
+)
 def test_the_site_needs_no_other_host(tmp_path):
     subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", str(DOCS), str(tmp_path)], check=True)
     for page in tmp_path.rglob("*.html"):
