@@ -1,8 +1,8 @@
 """Measure how long `FastHash().fit` takes with default settings, and write the table of docs/fit-times.md.
 
-The features are synthetic: ten Gaussian classes whose centres are about five standard deviations apart in any dimension.
-The time of a fit hardly depends on the values of the features, only on their shape. Each size is measured once and kept
-in docs/fit-times.json, so that the command can be stopped and continued. A size is never estimated from others.
+The features are synthetic: ten Gaussian classes whose centres are about five standard deviations apart, whatever the
+number of features. Each size is measured once and kept in docs/fit-times.json, so that the command can be stopped and
+continued. A size is never estimated from others.
 
     python benchmarks/fit_times.py                      # every size that has no time yet
     python benchmarks/fit_times.py --only 2000 10000    # only these numbers of rows
@@ -83,16 +83,18 @@ def page(records: Iterable[Mapping[str, Any]]) -> str:
             "",
             "# How long a fit takes",
             "",
-            "Time of `FastHash(n_bits).fit(X, y)` with default settings (200 trees of depth 4, 200 features per node), on",
-            f"synthetic float32 features with {N_CLASSES} classes. Each row was measured once; nothing is extrapolated.",
+            "Time of `FastHash(n_bits).fit(X, y)` with default settings (200 trees of depth 4, 200 features per node)",
+            f"on synthetic float32 features with {N_CLASSES} classes. Each row was measured once; nothing is",
+            "extrapolated.",
             "",
             "| rows | features | bits | minutes on the clock | minutes of processor time | load |",
             "|---:|---:|---:|---:|---:|---:|",
             *rows,
             "",
-            f"Machine: {'; '.join(machines)}. Other programs used the machine at the same time; `load` is the average",
-            "number of processes that wanted a core. On an idle machine the time on the clock is between the processor time",
-            "and the processor time divided by the number of threads.",
+            f"Machine: {'; '.join(machines)}. `load` is the average number of processes that wanted a core at the end",
+            "of the fit: where it is above the number of threads, other programs used the machine at the same time. On",
+            "an idle machine the time on the clock lies between the processor time and the processor time divided by",
+            "the number of threads.",
             "",
             "Measure your own machine with:",
             "",

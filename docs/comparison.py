@@ -3,8 +3,8 @@
     python docs/comparison.py                        # handwritten digits, which come with scikit-learn
     python docs/comparison.py --root ../shared/data  # CIFAR-10 as well, if cifar10_gist512_u8.npz is in that folder
 
-Float vectors are ranked by Euclidean distance. FastHash and ITQ have 64 bits, default settings and seed 0; the sign threshold
-has one bit per feature, as vector databases do it.
+Float vectors are ranked by Euclidean distance. FastHash and ITQ have 64 bits, default settings and seed 0; the sign
+threshold has one bit per feature, as in vector databases.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ html_theme_options = {"footer_icons": []}
 
 
 class Registry(SphinxDirective):
-    """``.. registry:: hashgrove.baselines.BASELINES`` documents every class of a registry, in the order of the registry.
+    """``.. registry:: hashgrove.baselines.BASELINES`` documents every class of a registry, in its order.
 
     With the option ``names`` it only lists the names. A new member of a registry is on these pages by itself.
     """
