@@ -16,11 +16,13 @@ from inspect import getclosurevars
 
 import numpy as np
 from numba import extending
+from scipy import sparse
 from sklearn.datasets import load_digits
 
 from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, evaluate, hamming, pack
 from hashgrove.baselines import BASELINES
 from hashgrove.inference import SOLVERS
+from hashgrove.inference.mincut import minimise
 
 
 def popcount(word):
@@ -101,6 +103,7 @@ PAIRS = np.array([(i, i + 1, 1 if Y[i] == Y[i + 1] else -1) for i in range(69)])
 IMAGES = load_digits().images[:12].astype(np.uint8)
 CODES = pack(np.random.default_rng(0).integers(2, size=(200, 72)).astype(bool))
 CLASSES = np.arange(200) % 5
+MANY_CODES = pack(np.random.default_rng(2).integers(2, size=(650, 72)).astype(bool))
 MARKS = np.random.default_rng(1).integers(2, size=(200, 70))
 
 
@@ -121,16 +124,31 @@ def codebook(**settings):
     return [features.fit_transform(IMAGES)]
 
 
-def search(index):
-    distances, ids = zip(index.search(CODES[:3], 5), index.search(CODES[:3], 150), strict=True)
+def search():
+    """By both methods of the flat index: few of many codes are kept in a buffer, many of few are found by counting."""
+    index = FlatIndex(CODES)
     by_radius = index.search_radius(CODES[:3], 30)
-    return [*distances, *ids, *map(np.concatenate, by_radius)]
+    return [*index.search(CODES[:3], 150), *FlatIndex(MANY_CODES).search(CODES[:3], 2), *map(np.concatenate, by_radius)]
+
+
+def cuts():
+    """Minimum cuts of random graphs, from weak to strong fields, so that every rule and the flow have work to do."""
+    rng = np.random.default_rng(0)
+    found = []
+    for strength in (1, 5, 20, 40, 60, 100):
+        upper = np.triu(rng.integers(0, 9, (30, 30)) * (rng.random((30, 30)) < 0.4), 1)
+        graph = sparse.csr_array(upper + upper.T)
+        arrays = graph.indptr.astype(np.int64), graph.indices.astype(np.uint32), graph.data.astype(np.int32)
+        found.append(np.zeros(30, np.int8))
+        minimise(*arrays, rng.integers(-strength, strength + 1, 30), found[-1])
+    return found
 
 
 COMPUTATIONS = {
     **{f"solver {name}": lambda name=name: fit(inference=name) for name in SOLVERS},
     "all pairs": lambda: fit(n_similar=None, n_dissimilar=None),
     "tags": lambda: fit(TAGS, min_shared=2),
+    "most pairs of tags": lambda: fit(TAGS, min_shared=2, n_dissimilar=30),
     "pairs": lambda: fit(None, PAIRS, n_similar=None, n_dissimilar=None),
     "trees of depth 6": lambda: fit(trees={"max_depth": 6}),
     "trees of depth 9": lambda: fit(trees={"max_depth": 9, "trimming": 0.0}),
@@ -139,7 +157,8 @@ COMPUTATIONS = {
         BASELINES["bre"](2, n_anchors=8, anchors_per_bit=4, n_iter=1, random_state=0).fit(X, Y).transform(X)
     ],
     "hamming": lambda: [hamming(CODES[:3], CODES)],
-    "search": lambda: search(FlatIndex(CODES)),
+    "search": search,
+    "minimum cuts": cuts,
     "search weighted": lambda: [*FlatIndex(CODES).search_weighted(CODES[:2], np.arange(144.0).reshape(2, 72), 5)],
     "measures of classes": lambda: measure(CLASSES),
     "measures by id": lambda: measure(CLASSES, ties="id"),

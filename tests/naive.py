@@ -1,4 +1,4 @@
-"""Slow truths: one plain, obviously right version of everything that a kernel does fast."""
+"""Slow reference versions: a plain and obviously correct version of everything that a kernel does fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def hamming(a, b):
-    """Distances between packed codes, one bit of one pair at a time."""
+    """Hamming distances between packed codes, one bit of one pair at a time."""
     out = np.zeros((len(a), len(b)), int)
     for i, x in enumerate(a.tolist()):
         for j, y in enumerate(b.tolist()):
@@ -18,19 +18,19 @@ def hamming(a, b):
 
 
 def nearest(distances, ids, k):
-    """The k nearest of one query by (distance, id), from one row of distances and the ids: two lists."""
+    """The k nearest items of one query, sorted by (distance, id): a list of distances and a list of ids."""
     ranked = sorted(zip(np.asarray(distances).tolist(), np.asarray(ids).tolist(), strict=True))[:k]
     return [d for d, _ in ranked], [i for _, i in ranked]
 
 
 def search(codes, ids, queries, k):
-    """The k nearest items of each query by (distance, id): a list of distances and a list of ids per query."""
+    """The k nearest items of each query, sorted by (distance, id): one list of distances and one of ids per query."""
     found = [nearest(row, ids, k) for row in hamming(queries, codes)]
     return [distances for distances, _ in found], [near for _, near in found]
 
 
 def search_radius(codes, ids, queries, radius):
-    """All items within the radius, inclusive, in the same order and form as `search`."""
+    """All items at a distance of at most ``radius``, in the same order and form as in `search`."""
     distances, near = search(codes, ids, queries, len(codes))
     within = [sum(d <= radius for d in row) for row in distances]
     return (
@@ -40,13 +40,13 @@ def search_radius(codes, ids, queries, radius):
 
 
 def average_precision(relevant):
-    """Average precision of one ranking, given as booleans from first to last; None if nothing is relevant."""
+    """Average precision of one ranking, given as booleans from first to last; None if no item is relevant."""
     precisions = [sum(relevant[: i + 1]) / (i + 1) for i in range(len(relevant)) if relevant[i]]
     return sum(precisions) / len(precisions) if precisions else None
 
 
 def tie_orders(distances, relevant):
-    """Every ranking (as booleans) that sorts by distance: all permutations of all groups of ties."""
+    """All rankings (as booleans) that are sorted by distance: all permutations within all groups of ties."""
     groups = [
         list(permutations([bool(r) for x, r in zip(distances, relevant, strict=True) if x == d]))
         for d in sorted(set(distances))
@@ -55,7 +55,7 @@ def tie_orders(distances, relevant):
 
 
 def precision_recall(distances, relevant):
-    """Radii, recall and precision, pooled over queries; both arguments are one list a query."""
+    """Radii, recall and precision, pooled over all queries; both arguments have one list per query."""
     pairs = [(d, r) for row, marks in zip(distances, relevant, strict=True) for d, r in zip(row, marks, strict=True)]
     radii = range(min(d for d, _ in pairs), max(d for d, _ in pairs) + 1)
     found = [[r for d, r in pairs if d <= radius] for radius in radii]
@@ -64,12 +64,12 @@ def precision_recall(distances, relevant):
 
 
 def majority(classes):
-    """The class with most votes; of equal ones, the one that comes first."""
+    """The class with the most votes; ties go to the class that comes first."""
     return max(dict.fromkeys(classes), key=classes.count)
 
 
 def expected_average_precision(distances, relevant):
-    """Average precision expected over tie orders, place by place; for rankings too long for `tie_orders`."""
+    """Expected average precision over all orders of ties; for rankings that are too long for `tie_orders`."""
     total, place, hits = 0.0, 0, 0
     for d in sorted(set(distances)):
         group = [bool(r) for x, r in zip(distances, relevant, strict=True) if x == d]
@@ -91,9 +91,9 @@ def pair_matrix(affinity):
 
 
 def coefficient_matrix(Y, bits, loss):
-    """A of the next bit by the definition: loss of equal values less loss of different values, for each defined pair.
+    """A of the next bit by definition: for each defined pair, the loss of equal values minus that of different values.
 
-    ``bits`` holds -1 and +1, one row for each bit so far.
+    ``bits`` holds -1 and +1, with one row for each bit so far.
     """
     n, r = len(Y), len(bits) + 1
     A = np.zeros((n, n))
@@ -109,19 +109,19 @@ def coefficient_matrix(Y, bits, loss):
 
 
 def least(energy, n):
-    """The least value of ``energy`` over all sign vectors of length n."""
+    """The smallest value of ``energy`` over all sign vectors of length n."""
     return min(energy(np.array(z)) for z in product([-1, 1], repeat=n))
 
 
 def stump(bins, index, signed, features):
-    """(gain, feature, threshold) of the stump of least weighted error, trying every feature, threshold and polarity."""
+    """(gain, feature, threshold) of the stump with the least weighted error, by trying all stumps of either sign."""
     best = (-1, None, None)
     total = int(sum(int(s) for s in signed))
     for f in features:
         for threshold in range(255):
             left = sum(int(s) for i, s in zip(index, signed, strict=True) if bins[f, i] <= threshold)
             for polarity in (1, -1):
-                # weight put right less weight put wrong, by "left is polarity, right is -polarity"
+                # correct weight minus wrong weight of the stump that says polarity on the left, -polarity on the right
                 gain = polarity * left - polarity * (total - left)
                 if gain > best[0]:
                     best = (gain, int(f), threshold)
@@ -129,7 +129,7 @@ def stump(bins, index, signed, features):
 
 
 def tree_predictions(bins, index, signed, *, depth, min_points, columns):
-    """Leaves (-1, +1) of ``columns`` in a tree that uses every feature at every node, by recursion."""
+    """Predictions (-1 or +1) for ``columns`` of a tree that tries every feature at every node, by recursion."""
     total = sum(int(s) for s in signed)
     positive = sum(int(s) > 0 for s in signed)
     leaf = 1 if total > 0 else -1
@@ -153,7 +153,7 @@ def tree_predictions(bins, index, signed, *, depth, min_points, columns):
 
 
 def trimmed(w, trimming):
-    """The examples that a round keeps: the heaviest, by weight cut to 6 bits, that hold 1 - trimming of all."""
+    """The heaviest examples that hold 1 - trimming of the weight, ranked by their weight rounded down to 6 bits."""
     mantissa, exponent = np.frexp(w)
     cut = np.ldexp(np.floor(mantissa * 64) / 64, exponent)
     for limit in sorted(set(cut.tolist()), reverse=True):
@@ -164,7 +164,7 @@ def trimmed(w, trimming):
 
 
 def adaboost(bins, y, *, n_trees, depth, min_points, trimming):
-    """Margins of discrete AdaBoost with `tree_predictions`, in float64."""
+    """Margins of discrete AdaBoost on trees of `tree_predictions`, in float64."""
     n = len(y)
     w, margin = np.ones(n), np.zeros(n)
     for _ in range(n_trees):
@@ -185,18 +185,18 @@ def adaboost(bins, y, *, n_trees, depth, min_points, trimming):
 
 
 def linear_scores(X, *, weights, bias):
-    """Scores of the Linear encoder, one dot product at a time."""
+    """Scores of a Linear encoder, one dot product at a time."""
     return np.array([[sum(x * w) + b for w, b in zip(weights, bias, strict=True)] for x in X])
 
 
 def kernel_scores(X, *, support, weights, bias, gamma):
-    """Scores of the Kernel encoder, one Gaussian at a time."""
+    """Scores of a Kernel encoder, one Gaussian at a time."""
     bumps = np.array([[np.exp(-gamma * sum((x - s) ** 2)) for s in support] for x in X])
     return linear_scores(bumps, weights=weights, bias=bias)
 
 
 def trees_scores(X, *, low, scale, bit_ptr, weights, tree_ptr, feature, threshold, child, value):
-    """Scores of the Trees encoder: each row walks through each tree."""
+    """Scores of a Trees encoder: each row walks through each tree."""
     bins = np.clip((X - low) * scale + 0.5, 0, 255).astype(int)
     scores = np.zeros((len(X), len(bit_ptr) - 1))
     for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
@@ -210,7 +210,7 @@ def trees_scores(X, *, low, scale, bit_ptr, weights, tree_ptr, feature, threshol
 
 
 def class_scores(X, *, weights, bias, book, offset, exclusive):
-    """Scores of the ClassScores encoder, one row at a time."""
+    """Scores of a ClassScores encoder, one row at a time."""
     out = []
     for decision in linear_scores(X, weights=weights, bias=bias):
         odds = np.exp(decision)
@@ -219,17 +219,17 @@ def class_scores(X, *, weights, bias, book, offset, exclusive):
 
 
 def sinusoid_scores(X, *, weights, phase):
-    """Scores of the Sinusoid encoder."""
+    """Scores of a Sinusoid encoder."""
     return np.cos(linear_scores(X, weights=weights, bias=phase))
 
 
 def sphere_scores(X, *, centres, radii):
-    """Scores of the Spheres encoder, one distance at a time."""
+    """Scores of a Spheres encoder, one distance at a time."""
     return np.array([[r**2 - sum((x - c) ** 2) for c, r in zip(centres, radii, strict=True)] for x in X])
 
 
 def tabulated_scores(X, *, directions, low, high, values):
-    """Scores of the Tabulated encoder, one function of one row at a time."""
+    """Scores of a Tabulated encoder, one function of one row at a time."""
     out = np.ones((len(X), directions.shape[1]))
     for f, b in np.ndindex(*low.shape):
         knots = np.linspace(low[f, b], high[f, b], values.shape[2])
@@ -239,7 +239,7 @@ def tabulated_scores(X, *, directions, low, high, values):
 
 
 def anchor_graph_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n_nearest):
-    """Scores of the AnchorGraph encoder, one row at a time."""
+    """Scores of an AnchorGraph encoder, one row at a time."""
     out = []
     for x in X:
         squared = [sum((x - a) ** 2) for a in anchors]
@@ -251,7 +251,7 @@ def anchor_graph_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n
 
 
 def augmented_scores(X, **arrays):
-    """Scores of an Augmented encoder that keeps the features: the directions are more columns for the bits."""
+    """Scores of an Augmented encoder that keeps the features: the directions are additional columns for the bits."""
     parts = {"directions": {}, "bits": {}}
     for name, array in arrays.items():
         part, kind, field = name.split(".", 2)
@@ -277,7 +277,7 @@ ENCODER_SCORES = {
 
 
 def lloyd(X, centres, *, max_iter):
-    """k-means from given centres, one row at a time; no centre may lose all rows."""
+    """k-means from given centres, one row at a time. Every centre must keep at least one row."""
     for _ in range(max_iter):
         labels = np.array([np.argmin([sum((x - c) ** 2) for c in centres]) for x in X])
         centres = np.array([X[labels == j].mean(axis=0) for j in range(len(centres))])
@@ -285,7 +285,7 @@ def lloyd(X, centres, *, max_iter):
 
 
 def itq(X, rotation, *, n_iter):
-    """Scores and errors of iterative quantisation; the largest entry of an axis is positive."""
+    """Scores and errors of iterative quantisation. The largest entry of each principal axis is positive."""
     centred = X - X.mean(axis=0)
     axes = np.linalg.svd(centred)[2][: len(rotation)]
     axes = np.array([axis * np.sign(axis[np.argmax(np.abs(axis))]) for axis in axes])
@@ -300,7 +300,7 @@ def itq(X, rotation, *, n_iter):
 
 
 def normalised_patches(image, patch_size, stride):
-    """All patches of an image (height, width, channels), mean 0, divided by the root of their variance + 10."""
+    """All patches of an image (height, width, channels), minus their mean, divided by sqrt(variance + 10)."""
     height, width, _ = image.shape
     rows = []
     for top in range(0, height - patch_size + 1, stride):
@@ -311,7 +311,7 @@ def normalised_patches(image, patch_size, stride):
 
 
 def matching_pursuit(signal, atoms, sparsity):
-    """Orthogonal matching pursuit: the atoms chosen, in order, and their least-squares weights."""
+    """Orthogonal matching pursuit: the chosen atoms, in order, and their least-squares weights."""
     chosen, weights, left = [], np.zeros(0), signal.astype(float)
     for _ in range(sparsity):
         chosen.append(int(np.abs(atoms @ left).argmax()))
@@ -321,7 +321,7 @@ def matching_pursuit(signal, atoms, sparsity):
 
 
 def update_atoms(atoms, signals, codes):
-    """K-SVD's pass over the atoms by one power step each, on dense codes (signals, atoms); returns both anew."""
+    """One K-SVD pass over the atoms, one power step each, on dense codes (signals, atoms); returns new arrays."""
     atoms, codes = atoms.astype(float), codes.astype(float)
     for j in range(len(atoms)):
         users = np.flatnonzero(codes[:, j])
@@ -335,7 +335,7 @@ def update_atoms(atoms, signals, codes):
 
 
 def spherical_step(atoms, signals):
-    """One iteration of spherical k-means: each atom plus its signals times their correlations, of length one."""
+    """One iteration of spherical k-means: each atom plus its signals times their correlations, normalised."""
     total = atoms.astype(float)
     for signal in signals.astype(float):
         scores = atoms @ signal
@@ -345,7 +345,7 @@ def spherical_step(atoms, signals):
 
 
 def pooled(scores, threshold, encoding, pooling, levels):
-    """Soft thresholds of ``scores`` (rows, columns, atoms), pooled over the cells of each level's grid."""
+    """Soft-thresholded ``scores`` (rows, columns, atoms), pooled over the cells of each grid in ``levels``."""
     codes = {
         "positive": np.maximum(scores - threshold, 0),
         "absolute": np.maximum(np.abs(scores) - threshold, 0),
@@ -366,7 +366,8 @@ def pooled(scores, threshold, encoding, pooling, levels):
 def gist(image, *, orientations, n_cells, prefilter):
     """GIST of one image (h, w) or (h, w, 3) as in LMgist.m, in float64, one filter after the other.
 
-    A colour image gives the values of its three channels one after the other, which share stretch and contrast.
+    A colour image gives the values of its three channels one after the other. The channels share their range and
+    contrast.
     """
     image = np.asarray(image, float)
     image = image.reshape(*image.shape[:2], -1)
@@ -417,7 +418,7 @@ def _cell_means(response, n_cells):
 
 
 def gradient(function, point, step=1e-6):
-    """Derivatives of ``function`` at ``point`` by central differences."""
+    """The gradient of ``function`` at ``point``, by central differences."""
     out = []
     for axis in np.eye(len(point)):
         out.append((function(point + step * axis) - function(point - step * axis)) / (2 * step))
@@ -425,13 +426,13 @@ def gradient(function, point, step=1e-6):
 
 
 def cut_cost(costs, bits):
-    """Sum of the costs of pairs whose bits differ; ``costs`` is upper triangular."""
+    """The sum of the costs of all pairs whose bits differ; ``costs`` is upper triangular."""
     n = len(bits)
     return sum(costs[i, j] for i in range(n) for j in range(i + 1, n) if bits[i] != bits[j])
 
 
 def least_on_line(features, weights, q, costs):
-    """Least `cut_cost` of the signs of weights @ features over all values of weight q."""
+    """The smallest `cut_cost` of the signs of weights @ features over all values of weight q."""
     rest = weights @ features - weights[q] * features[q]
     edges = sorted(-r / f for r, f in zip(rest, features[q], strict=True) if f != 0)
     values = [edges[0] - 1, *((a + b) / 2 for a, b in pairwise(edges)), edges[-1] + 1]
@@ -439,14 +440,14 @@ def least_on_line(features, weights, q, costs):
 
 
 def weighted_distances(query, weights, codes):
-    """Sum of the weights of the bits in which packed ``codes`` differ from a packed query."""
+    """The sum of the weights of the bits in which packed ``codes`` differ from a packed query."""
     bits = np.unpackbits(codes, axis=1, bitorder="little")[:, : len(weights)]
-    own = np.unpackbits(query[None], axis=1, bitorder="little")[0, : len(weights)]
-    return ((bits != own) * weights).sum(axis=1)
+    query_bits = np.unpackbits(query[None], axis=1, bitorder="little")[0, : len(weights)]
+    return ((bits != query_bits) * weights).sum(axis=1)
 
 
 def squared_hinge(X, z, weights, intercept, *, C):
-    """Objective of a linear SVM, row by row; the intercept is a weight like the others."""
+    """The objective of a linear SVM, row by row. The intercept is penalised like the other weights."""
     value = (sum(w * w for w in weights) + intercept**2) / 2
     for row, sign in zip(X.tolist(), z.tolist(), strict=True):
         value += C * max(0.0, 1 - sign * (sum(w * x for w, x in zip(weights, row, strict=True)) + intercept)) ** 2

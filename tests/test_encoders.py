@@ -108,7 +108,7 @@ def test_concatenate_gives_the_bits_in_order(name):
     X = some_rows(30)
     expected = np.concatenate([part.scores(X) for part in parts], axis=1)
     np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-12, atol=1e-12)
-    whole._check()
+    whole.check()
 
 
 def save_and_load(encoder, path):
@@ -392,7 +392,7 @@ class TestKernel:
         whole = Kernel.concatenate([part, part])
         assert whole.support.shape == (1, N_FEATURES)
         np.testing.assert_array_equal(whole.scores(np.ones((3, N_FEATURES))), np.full((3, 2), part.bias[0]))
-        whole._check()
+        whole.check()
 
     def test_concatenate_merges_other_support(self):
         first, second, other = (example("kernel", n_bits, seed=seed) for seed, n_bits in enumerate((1, 2, 2)))
@@ -423,12 +423,12 @@ class TestKernel:
         features = GaussianFeatures.draw(X, n_anchors=20, gamma=None, rng=rng)
         weights = rng.normal(size=(20, 3)).T
         encoder = Kernel.on_features(features, weights, bias)
-        encoder._check()
+        encoder.check()
         np.testing.assert_allclose(encoder.scores(X), features.features(X) @ weights.T + bias, atol=1e-12)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_constant(sign):
     encoder = Linear.constant(sign, n_features=3)
-    encoder._check()
+    encoder.check()
     assert ((encoder.scores(np.ones((4, 3))) > 0) == (sign > 0)).all()

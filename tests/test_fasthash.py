@@ -158,10 +158,10 @@ def test_directions_of_the_labels_help_and_are_kept(digits, tmp_path, directions
     grown = small(5, warm_start=True, **settings).fit(X, y).set_params(n_bits=16).fit(X, y)
     assert (grown.transform(X) == hasher.transform(X)).all()
     other = LabelDirections(WEAK, n_anchors=50, keep_features=not hasher.encoder_.keeps_features)
-    with pytest.raises(ValueError, match="'hash_function' parameter must show the same columns"):
+    with pytest.raises(ValueError, match="'hash_function' parameter must use the same columns"):
         grown.set_params(n_bits=17, hash_function=other).fit(X, y)
     plain.set_params(n_bits=17, warm_start=True, hash_function=directions)
-    with pytest.raises(ValueError, match="'hash_function' parameter must show the same columns"):
+    with pytest.raises(ValueError, match="'hash_function' parameter must use the same columns"):
         plain.fit(X, y)
 
 

@@ -1,3 +1,5 @@
+"""Step 1: minimum cuts, blocks and solvers, compared with exhaustive search and with scipy."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -30,7 +32,7 @@ def energy(W, field, z):
 
 
 def energy_by_scipy(W, field):
-    """The least energy by scipy's integer maximum flow: capacity = cut in terms of E / 2, shifted by a constant."""
+    """The smallest energy, by scipy's integer maximum flow: the minimum cut is half of it plus a constant."""
     n = len(W)
     capacity = np.zeros((n + 2, n + 2), np.int32)
     capacity[:n, :n] = W
@@ -64,7 +66,7 @@ def test_mincut_against_scipy(problem):
 @settings(deadline=None, max_examples=300)
 @given(problems(), st.sampled_from([-1, 1]))
 def test_push_relabel_alone_against_scipy(problem, heavy):
-    """Without persistency and certificate, which would leave the flow little to do."""
+    """Without persistency and certificate, which would leave little for the flow to do."""
     W, field = problem
     assert energy(W, field, cut(_cut, W, field, np.int64(heavy), len(field))) == energy_by_scipy(W, field)
 
@@ -92,7 +94,7 @@ def random_problem(seed, *, n=60, n_classes=4, loss=losses.ksh, n_bits=5, weight
 @pytest.mark.parametrize("loss", losses.LOSSES.values())
 @pytest.mark.parametrize("seed", range(3))
 def test_one_submodular_block_is_solved_exactly(loss, seed, weighted):
-    """Points of one class are one block; with everybody else fixed at +1 the cut must find the exhaustive minimum."""
+    """With all other points fixed at +1, the cut finds the same minimum of a block as exhaustive search."""
     problem, bits = random_problem(seed, n=24, n_classes=2, loss=loss, weighted=weighted)
     block = np.flatnonzero(problem.affinity.classes == 0)[:12]
     A = problem.matrix().toarray()
@@ -136,8 +138,8 @@ def test_a_block_update_never_raises_the_objective(solver, tags):
     assert fell
 
 
-def test_solvers_in_the_papers_order():
-    """On many problems Block-GC's objective is below that of Spectral and ICM on average."""
+def test_block_graph_cut_beats_icm():
+    """Block-GC's objective, summed over many problems, is below that of ICM."""
     totals = dict.fromkeys(SOLVERS, 0.0)
     for seed in range(20):
         problem, _ = random_problem(seed, n=200, n_classes=5, n_bits=8)
@@ -211,7 +213,7 @@ def test_two_points_only():
 
 
 def test_a_point_of_weight_two_counts_like_two_equal_points():
-    """Mean loss and importance of points, from weights and from repetition."""
+    """The mean loss with weights, and with repeated points, follows from the definition."""
     classes, weights = np.array([0, 0, 1, 1, 2]), np.array([1, 2, 1, 2, 1])
     points = np.repeat(np.arange(5), weights)
     z = np.array([1, -1, 1, 1, -1], np.int8)

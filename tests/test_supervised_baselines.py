@@ -1,4 +1,4 @@
-"""What each supervised baseline's paper says of it, and the contract that they share beyond test_baselines.py."""
+"""Supervised baselines: what their papers claim, and what they share beyond the contract of test_baselines.py."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from hashgrove.numerics.gaussian import GaussianFeatures
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = np.arange(0, 1000, 2), np.arange(1, 1000, 2)
-TAGS = np.column_stack([Y % 2, Y > 4, Y % 3 == 0, Y < 7]).astype(int)  # similar digits share two of these properties
+TAGS = np.column_stack([Y % 2, Y > 4, Y % 3 == 0, Y < 7]).astype(int)  # similar digits share at least two of these
 
-QUICK = {  # small settings of every method, so that all tests together stay short
+QUICK = {  # every method, with settings that keep the tests short
     "bre": lambda n_bits, **rest: BRE(n_bits, n_anchors=60, anchors_per_bit=20, n_iter=2, **rest),
     "cca-itq": lambda n_bits, **rest: CCAITQ(n_bits, n_iter=20, **rest),
     "classifier": lambda n_bits, **rest: ClassifierOutput(n_bits, **rest),
@@ -71,7 +71,7 @@ def make_pairwise(request):
 def test_far_from_the_origin(make):
     near = make(16, random_state=0).fit(X[TRAIN], Y[TRAIN])
     far = make(16, random_state=0).fit(X[TRAIN] + 1000, Y[TRAIN])
-    # rounding may turn the first direction of equal classes, and with it all codes; not how good they are
+    # rounding may rotate directions with equal eigenvalues, and so change all codes, but not their quality
     assert far.score(X[TEST] + 1000, Y[TEST]) == pytest.approx(near.score(X[TEST], Y[TEST]), abs=0.05)
 
 
@@ -132,7 +132,7 @@ def test_parameters_are_checked(hasher, name):
 
 
 def test_labels_help():
-    """On the digits every one beats ITQ, the best of the unsupervised ones, clearly; SPLH by the least."""
+    """On the digits all supervised baselines are clearly better than ITQ, which learns without labels."""
     train, test = np.arange(0, len(X), 2), np.arange(1, len(X), 2)
     scores = {
         name: make(32, random_state=0).fit(X[train], Y[train]).score(X[test], Y[test]) for name, make in QUICK.items()
@@ -162,7 +162,7 @@ def test_labels_help_on_real_images(shared_data):
 
 
 class TestKSH:
-    def test_objective_is_that_of_the_codes(self):
+    def test_objective_follows_from_the_codes(self):
         hasher = KSH(12, n_anchors=50, max_iter=30, random_state=0).fit(X[TRAIN], Y[TRAIN])
         bits = np.where(hasher.decision_function(X[TRAIN]) > 0, 1, -1)
         S = np.where(Y[TRAIN][:, None] == Y[TRAIN], 1, -1)
@@ -177,7 +177,7 @@ class TestKSH:
         start = KSH(16, n_anchors=60, max_iter=1, random_state=0).fit(X[TRAIN], Y[TRAIN])
         assert hasher.objective_[-1] < start.objective_[-1]
 
-    def test_gradient_is_that_of_finite_differences(self):
+    def test_gradient_equals_finite_differences(self):
         rng = np.random.default_rng(0)
         K, R = rng.normal(size=(20, 6)), rng.normal(size=(20, 20))
         R, a = R + R.T, rng.normal(size=6)
@@ -185,7 +185,7 @@ class TestKSH:
         expected = naive.gradient(lambda w: ksh.smoothed(K, R.__matmul__, K @ w)[0], a)
         np.testing.assert_allclose(gradient, expected, rtol=1e-5)
 
-    def test_values_are_those_of_the_weight(self):
+    def test_returned_values_belong_to_the_returned_weight(self):
         rng = np.random.default_rng(1)
         K, R = rng.normal(size=(30, 5)), rng.normal(size=(30, 30))
         R = R + R.T
@@ -207,14 +207,14 @@ class TestKSH:
 
     @pytest.mark.parametrize("n_anchors", [250, 5000])
     def test_many_anchors_and_equal_points(self, n_anchors):
-        points = np.repeat(X[TRAIN][:150], 2, axis=0)  # each anchor twice: K'K is singular
+        points = np.repeat(X[TRAIN][:150], 2, axis=0)  # each anchor occurs twice, so K'K is singular
         hasher = KSH(6, n_anchors=n_anchors, max_iter=10, random_state=0).fit(points, np.repeat(Y[TRAIN][:150], 2))
         assert isinstance(hasher.encoder_, Kernel)
         assert hasher.score(X[TEST], Y[TEST]) > 0.4
 
 
 class TestBRE:
-    def test_objective_never_rises_and_is_that_of_the_codes(self):
+    def test_objective_never_increases_and_follows_from_the_codes(self):
         hasher = BRE(12, n_anchors=40, anchors_per_bit=15, n_similar=None, n_dissimilar=None, n_iter=3, random_state=0)
         hasher.fit(X[TRAIN][:200], Y[TRAIN][:200])
         assert np.all(np.diff(hasher.objective_) <= 1e-12)
@@ -242,18 +242,18 @@ class TestBRE:
             found = naive.cut_cost(C, values > 0)
             assert found == pytest.approx(naive.least_on_line(K, weights, q, C))
 
-    def test_stops_where_nothing_moves(self):
+    def test_stops_when_no_weight_changes(self):
         hasher = BRE(1, n_anchors=3, anchors_per_bit=3, n_iter=50, random_state=0).fit(X[TRAIN][:60], Y[TRAIN][:60])
         assert len(hasher.objective_) < 51
 
 
 class TestSPLH:
     @pytest.mark.parametrize(("n_rows", "n_features"), [(300, 80), (60, 80), (60, 20)])
-    def test_eigenvectors_from_products_are_those_of_the_matrix(self, n_rows, n_features):
+    def test_eigenvectors_from_products_equal_those_of_the_matrix(self, n_rows, n_features):
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(n_rows, n_features)) * np.arange(1, n_features + 1)
         mean = rows.mean(axis=0)
-        residual, C = splh.Residual(rows, mean), np.cov(rows.T, bias=True)
+        residual, C = splh.ResidualCovariance(rows, mean), np.cov(rows.T, bias=True)
         for _ in range(4):
             w = splh.top_eigenvector(residual.times, n_features, rng)
             expected = np.linalg.eigh(C)[1][:, -1]
@@ -268,7 +268,7 @@ class TestSPLH:
         hasher = SPLH(4, random_state=0).fit(np.ones((30, 70)), np.arange(30) % 2)
         assert np.isfinite(hasher.encoder_.weights).all()
 
-    def test_first_direction_is_that_of_pairs_and_variance(self):
+    def test_first_direction_maximises_fit_and_variance(self):
         hasher = SPLH(1, n_labelled=None, eta=0.3, random_state=0).fit(X[TRAIN], Y[TRAIN])
         centred = X[TRAIN] - X[TRAIN].mean(axis=0)
         S = np.where(Y[TRAIN][:, None] == Y[TRAIN], 1.0, -1.0)
@@ -311,7 +311,7 @@ class TestMLH:
         best = max(float(x @ a[0] + z @ b[0] + losses[0, (x != z).sum()]) for x in codes for z in codes)
         assert found == pytest.approx(best)
 
-    def test_pairs_are_what_the_affinity_says(self):
+    def test_pairs_are_drawn_from_the_affinity(self):
         affinity = Affinity.from_labels(Y[:100], n_similar=3, n_dissimilar=3, random_state=0)
         first, second, similar = mlh.PairSource.of(affinity).draw(400, np.random.default_rng(0))
         assert similar.sum() == 200
@@ -319,18 +319,18 @@ class TestMLH:
         only = Affinity.from_pairs(sparse.csr_array(([1.0], ([0], [1])), shape=(3, 3)))
         assert mlh.PairSource.of(only).draw(7, np.random.default_rng(0))[2].all()
 
-    def test_hyperplanes_have_one_length(self):
+    def test_hyperplanes_have_equal_length(self):
         weights = MLH(8, n_iter=1, n_pairs=500, random_state=0).fit(X[TRAIN], Y[TRAIN]).encoder_.weights
         np.testing.assert_allclose(np.linalg.norm(weights, axis=1), np.linalg.norm(weights[0]))
 
 
 class TestCCAITQ:
-    def test_error_never_rises(self):
+    def test_error_never_increases(self):
         for n_bits in (4, 9, 32):
             errors = CCAITQ(n_bits, random_state=0).fit(X[TRAIN], Y[TRAIN]).quantisation_error_
             assert np.all(np.diff(errors) <= 1e-9 * errors[0])
 
-    def test_correlations_are_those_of_the_definition(self):
+    def test_correlations_follow_the_definition(self):
         Z = X[TRAIN][:, X[TRAIN].std(axis=0) > 2][:, :20]
         hasher = CCAITQ(9, regularisation=1e-9, random_state=0).fit(Z, Y[TRAIN])
         Z = Z - Z.mean(axis=0)
@@ -349,7 +349,7 @@ class TestCCAITQ:
 
 
 class TestSDH:
-    def test_objective_never_rises(self):
+    def test_objective_never_increases(self):
         hasher = SDH(16, n_anchors=100, n_iter=8, nu=1e-2, random_state=0).fit(X[TRAIN], Y[TRAIN])
         assert hasher.objective_.shape == (9,)
         assert np.all(np.diff(hasher.objective_) <= 1e-9 * hasher.objective_[0])
@@ -372,7 +372,7 @@ class TestSDH:
             other[i, k] *= -1
             assert value(other) >= value(B) - 1e-9
 
-    def test_last_objective_is_that_of_the_codes_and_the_encoder(self):
+    def test_last_objective_follows_from_the_codes_and_the_encoder(self):
         hasher = SDH(6, n_anchors=20, n_iter=2, nu=0.5, ridge=0.3, random_state=0).fit(X[TRAIN], Y[TRAIN])
         B, T = hasher.codes_.astype(float), np.eye(10)[Y[TRAIN]]
         W = np.linalg.solve(B.T @ B + np.eye(6), B.T @ T)
@@ -380,13 +380,13 @@ class TestSDH:
         expected = np.sum((T - B @ W) ** 2) + np.sum(W**2) + 0.5 * fit
         assert hasher.objective_[-1] == pytest.approx(expected / len(TRAIN))
 
-    def test_sample(self):
+    def test_learning_from_a_sample(self):
         hasher = SDH(8, n_anchors=30, n_labelled=50, random_state=0).fit(X[TRAIN], Y[TRAIN])
         assert hasher.score(X[TEST], Y[TEST]) > 0.4
 
 
 class TestCOSDISH:
-    def test_every_class_of_many_has_a_code_of_its_own(self):
+    def test_each_of_many_classes_has_its_own_code(self):
         rng = np.random.default_rng(0)
         y = np.arange(600) % 60
         rows = rng.normal(size=(60, 20))[y] + 0.1 * rng.normal(size=(600, 20))
@@ -394,13 +394,13 @@ class TestCOSDISH:
         assert len(np.unique(few.codes_, axis=0)) < 30, "a class without a column shares its code with others"
         assert len(np.unique(enough.codes_, axis=0)) > 50
 
-    def test_update_of_columns_never_raises_the_error(self):
+    def test_update_of_columns_never_increases_the_error(self):
         hasher = COSDISH(12, random_state=0).fit(X[TRAIN], Y[TRAIN])
         before, after = hasher.objective_[..., 0], hasher.objective_[..., 1]
         assert np.all(after <= before + 1e-12)
         assert after[-1, -1] < 0.5 * before[0, 0]
 
-    def test_error_of_the_update_is_the_definition(self):
+    def test_update_lowers_the_error_by_definition(self):
         rng = np.random.default_rng(0)
         S_c, S_o = np.sign(rng.normal(size=(6, 6))), np.sign(rng.normal(size=(20, 6)))
         S_c = np.triu(S_c) + np.triu(S_c, 1).T
@@ -411,7 +411,7 @@ class TestCOSDISH:
 
         new = update_columns(S_c, S_o, B_c, B_o)
         assert error(new) < error(B_c)
-        for i, k in product(range(6), [4]):  # the last bit was fitted to all others as they are
+        for i, k in product(range(6), [4]):  # the last bit was fitted to the final values of all others
             other = new.copy()
             other[i, k] *= -1
             assert error(other) >= error(new) - 1e-9
@@ -426,7 +426,7 @@ class TestCOSDISH:
             best = -naive.least(lambda s, R=R, linear=linear: -(s @ R @ s + 2 * linear @ s), 8)
             assert best / 2 <= z @ R @ z + 2 * linear @ z <= best + 1e-9
 
-    def test_codes_of_one_class_are_alike(self):
+    def test_codes_of_the_same_class_are_similar(self):
         codes = COSDISH(16, random_state=0).fit(X[TRAIN], Y[TRAIN]).codes_
         products = codes.astype(int) @ codes.T.astype(int) / 16
         same = Y[TRAIN][:, None] == Y[TRAIN]
@@ -447,8 +447,8 @@ class TestClassifierOutput:
     def test_arrays_give_what_the_classifier_gives(self, y, scores):
         hasher = ClassifierOutput(16, scores=scores, random_state=0).fit(X[TRAIN], y[TRAIN])
         assert isinstance(hasher.encoder_, ClassScores if scores == "probability" else Linear)
-        own = hasher.estimator_
-        values = np.asarray((own.predict_proba if scores == "probability" else own.decision_function)(X))
+        method = "predict_proba" if scores == "probability" else "decision_function"
+        values = np.asarray(getattr(hasher.estimator_, method)(X))
         if values.ndim == 1:
             values = np.column_stack([-values, values])
         if scores == "decision":
@@ -494,13 +494,13 @@ class TestClassifierOutput:
             warnings.simplefilter("error")
             ClassifierOutput(8, random_state=0).fit(X[TRAIN], Y[TRAIN])
 
-    def test_seed_reaches_the_classifier(self):
+    def test_random_state_seeds_the_classifier(self):
         estimator = LogisticRegression(solver="saga", max_iter=2, tol=1e-9)
         with pytest.warns(UserWarning, match="max_iter was reached"):
             first, same = (ClassifierOutput(8, estimator=estimator, random_state=4).fit(X, Y) for _ in range(2))
         np.testing.assert_array_equal(first.estimator_.coef_, same.estimator_.coef_)
 
-    def test_encoder_from_elsewhere_is_checked(self):
+    def test_arrays_of_an_encoder_are_checked(self):
         arrays = ClassifierOutput(8, random_state=0).fit(X[TRAIN], Y[TRAIN]).encoder_.arrays()
         ClassScores.from_arrays(arrays)
         for name, wrong in (
@@ -513,7 +513,7 @@ class TestClassifierOutput:
                 ClassScores.from_arrays({**arrays, name: wrong})
 
 
-def test_anchor_features_are_those_of_the_encoder():
+def test_gaussian_features_equal_those_of_the_encoder():
     anchors = GaussianFeatures.draw(X[TRAIN].astype(np.uint8), n_anchors=20, gamma=None, rng=np.random.default_rng(0))
     weights = np.random.default_rng(0).normal(size=(3, 20))
     features = anchors.features(X)
@@ -523,8 +523,8 @@ def test_anchor_features_are_those_of_the_encoder():
     )
 
 
-def test_two_step_hashing_is_fasthash_with_other_slots():
-    """TSH (Lin et al., ICCV 2013): all bits are inferred before any function is learned, whatever it will be."""
+def test_two_step_hashing_is_fasthash_with_other_parameters():
+    """TSH (Lin et al., ICCV 2013) infers all bits before it learns any hash function."""
     tsh = {"loss": "ksh", "inference": "spectral", "stagewise": False, "weighted": False, "random_state": 0}
     hasher = FastHash(12, hash_function=KernelSVM(n_support=100), **tsh).fit(X[TRAIN], Y[TRAIN])
     other = FastHash(12, hash_function=LinearSVM(), **tsh).fit(X[TRAIN], Y[TRAIN])

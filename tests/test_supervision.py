@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits
@@ -32,29 +33,16 @@ def small(n_bits=6, **parameters):
     return FastHash(n_bits, **settings | parameters)
 
 
-class NA:
-    """As pandas' NA: it is of a class of that name, and comparing it gives no truth value."""
-
-    def __ne__(self, other):
-        return self
-
-    __eq__ = __ne__
-    __hash__ = None
-
-    def __bool__(self):
-        raise TypeError("boolean value of NA is ambiguous")
-
-
-NA.__name__ = "NAType"
-
-
 class TestLabels:
     @pytest.mark.parametrize(
         "y",
         [
             ["b", "a", None, "b"],
             ["b", "a", float("nan"), "b"],
-            ["b", "a", NA(), "b"],
+            ["b", "a", pd.NA, "b"],
+            pd.Series(["b", "a", pd.NA, "b"], dtype="string"),
+            pd.Series([2, 1, pd.NA, 2], dtype="Int64"),
+            pd.Series(["b", "a", None, "b"], dtype="category"),
             np.array(["b", "a", None, "b"], object),
             [2, 1, None, 2],
             np.array([2.0, 1.0, np.nan, 2.0]),
@@ -98,9 +86,7 @@ class TestTags:
         rows = [container(row) for row in COLLECTIONS]
         expected = TAGS[:, np.argsort(NAMES)]
         assert (read(rows).indicator() == expected).all()
-        as_objects = np.empty(len(rows), object)
-        as_objects[:] = rows
-        assert (read(as_objects).indicator() == expected).all()
+        assert (read(pd.Series(rows)).indicator() == expected).all()
 
     def test_numbers_as_tags_in_ragged_lists(self):
         assert read([[3, 17], [17], [], [3]]).indicator().tolist() == [[1, 1], [0, 1], [0, 0], [1, 0]]
@@ -340,6 +326,15 @@ def test_a_failed_fit_leaves_the_hasher_as_it_was():
     np.testing.assert_array_equal(hasher.transform(X), before)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
+@pytest.mark.parametrize("name", ["bre", "spher"])
+def test_a_model_that_overflowed_is_not_saved(name, tmp_path):
+    hasher = BASELINES[name](4, random_state=0).fit(X * 1e200, Y)
+    with pytest.raises(ValueError, match="must be finite"):
+        hasher.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_three_forms():
     kinds = {ClassLabels: {"y": Y}, Tags: {"y": TAGS}, Pairs: {"affinity": Affinity.from_labels(Y)}}
     for kind, given in kinds.items():
@@ -352,3 +347,6 @@ def test_the_three_forms():
 def test_names_of_the_columns_of_codes():
     hasher = small(20).fit(X, Y)
     assert hasher.get_feature_names_out().tolist() == ["fasthash0", "fasthash1", "fasthash2"]
+    frame = small(20).set_output(transform="pandas").fit(pd.DataFrame(X), Y).transform(pd.DataFrame(X))
+    assert frame.columns.tolist() == ["fasthash0", "fasthash1", "fasthash2"]
+    np.testing.assert_array_equal(frame.to_numpy(), hasher.transform(X))

@@ -1,4 +1,4 @@
-"""Binning, the tree kernels, the booster and the Trees encoder, each against its naive version."""
+"""Binning, the tree kernels, the booster and the Trees encoder, each compared with a naive version."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_bins_of_any_shape_against_numpy(dtype, d, n):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("row", "feature"), [(0, 0), (63, 15), (64, 16), (129, 19)])
-def test_a_value_that_is_not_finite_is_refused_at_any_place(dtype, value, row, feature):
+def test_a_value_that_is_not_finite_is_refused_at_any_position(dtype, value, row, feature):
     rng = np.random.default_rng(0)
     X = rng.random((130, 20)).astype(dtype)
     learner = BoostedTrees(n_trees=3)
@@ -116,7 +116,7 @@ def test_stump_of_least_error_among_the_drawn_features():
     assert [whole.feature[0], whole.threshold[0]] == best_stump
 
 
-def test_deep_trees_keep_learning_and_stay_flat():
+def test_deep_trees_fit_better_and_stay_within_their_size():
     bins, _, _ = data(2, n=3000, d=6)
     y = np.where(bins[0].astype(int) + bins[1] > 256, 1, -1)
     index, signed = np.arange(3000, dtype=np.uint32), y.astype(np.int32) * 1000
@@ -194,7 +194,7 @@ def test_the_bit_is_what_the_encoder_gives():
     assert 0 < (bit != z).mean() < 0.5
 
 
-def test_weights_steer_the_booster():
+def test_heavy_examples_are_fitted_better():
     rng = np.random.default_rng(0)
     X = rng.random((400, 1))
     z = rng.choice([-1, 1], 400).astype(np.int8)  # noise, which trees can only memorise
@@ -224,8 +224,8 @@ def test_one_class_gives_a_constant(sign):
     assert (encoder.scores(rng.random((9, 3))) == sign).all()
 
 
-def test_constant_features_and_coins():
-    """There is nothing to split on, so all rows get the heavier class."""
+def test_constant_features_give_the_heavier_class():
+    """There is nothing to split on."""
     rng = np.random.default_rng(0)
     X, z = np.ones((40, 2)), np.array([1] * 25 + [-1] * 15, np.int8)
     learner = BoostedTrees(n_trees=4, min_points=0)
@@ -245,7 +245,7 @@ def an_encoder(n_bits=3):
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 6, 7, 9])
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
 def test_encoder_against_walking_each_row(depth, n):
-    """Compiled trees (up to depth 6) and deeper ones, on whole tiles of 64 rows and on incomplete ones."""
+    """Compiled trees (up to depth 6) and deeper trees, on complete and on incomplete tiles of 64 rows."""
     bins, y, rng = data(depth, n=500, d=9)
     index = np.arange(500, dtype=np.uint32)
     tables = []
@@ -309,7 +309,7 @@ def test_hostile_tables_are_refused(name, change, message):
 
 
 def test_pointers_that_wrap_allocate_nothing():
-    """Four trees of three nodes; the sizes of the trees in int32 would ask for 16 GiB."""
+    """Four trees with three nodes in total; with the tree sizes computed in int32, 16 GiB would be allocated."""
     arrays = an_encoder()[0].arrays()
     arrays |= {name: arrays[name][:3] for name in ("feature", "threshold", "child", "value")}
     arrays |= {"bit_ptr": np.array([0, 4], np.int32), "weights": np.ones(4, np.int16)}

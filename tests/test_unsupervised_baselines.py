@@ -1,4 +1,4 @@
-"""What the papers of the unsupervised methods say of them, on data where it can be seen."""
+"""Unsupervised baselines: what their papers claim, on data that show it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bits(hasher, rows):
 
 
 def mean_map(make, n_bits, n_seeds=3, **parameters):
-    """MAP of held-out digits on the training ones."""
+    """MAP of held-out digits as queries, with the training digits as database."""
     found = []
     for seed in range(n_seeds if make.seeded else 1):
         hasher = make(n_bits, random_state=seed, **parameters).fit(X[TRAIN], Y[TRAIN])
@@ -38,7 +38,7 @@ def mean_map(make, n_bits, n_seeds=3, **parameters):
 
 
 def mean_recall(make, n_bits, n_seeds=3):
-    """Share of the 20 Euclidean neighbours among the 100 nearest codes."""
+    """Share of the 20 nearest Euclidean neighbours that are among the 100 nearest codes."""
     true = NearestNeighbors(n_neighbors=20).fit(X[TRAIN]).kneighbors(X[TEST], return_distance=False)
     found = []
     for seed in range(n_seeds if make.seeded else 1):
@@ -49,10 +49,11 @@ def mean_recall(make, n_bits, n_seeds=3):
 
 
 class TestOrderOnDigits:
-    """The order that the papers report, as far as it holds on the digits.
+    """The order of the methods that the papers report, as far as it holds on the digits.
 
-    By the classes it holds for ITQ and two-layer AGH, which are far ahead of LSH. Spectral and spherical hashing, whose
-    papers measure Euclidean neighbours, are ahead of LSH by these and with short codes only, and behind it by classes.
+    Measured by class, it holds for ITQ and two-layer AGH, which are far ahead of LSH. The papers of spectral and
+    spherical hashing measure Euclidean neighbours. By that measure, and with short codes, these methods are ahead of
+    LSH; measured by class, they are behind it.
     """
 
     def test_by_class(self):
@@ -68,13 +69,13 @@ class TestOrderOnDigits:
         assert itq > max(lsh, sph, spher) + 0.05
 
     def test_one_layer_agh_and_spectral_hashing_do_not_gain_from_long_codes(self):
-        """The papers of two-layer AGH and of MDSH name it as the reason for theirs."""
+        """Two-layer AGH and MDSH were made for this reason, according to their papers."""
         assert mean_map(AGH1, 64) < mean_map(AGH1, 16) - 0.1
         assert mean_map(SPH, 64) < mean_map(SPH, 16) + 0.03
         assert mean_map(MDSH, 64) > mean_map(MDSH, 16) + 0.05
 
-    def test_labels_help_self_taught_hashing_while_they_last(self):
-        """One bit less than classes can be told by the components of the graph of STHs."""
+    def test_labels_help_self_taught_hashing_with_short_codes(self):
+        """The components of the graph of STHs give one bit fewer than there are classes."""
         assert mean_map(STHs, 9) > mean_map(STH, 9) + 0.1
 
 
@@ -114,11 +115,11 @@ class TestKLSH:
         cosine = np.clip(K / np.sqrt(np.outer(np.diag(K), np.diag(K))), -1, 1)
         found = bits(hasher, points)
         distance = np.array([(found != row).mean(axis=1) for row in found])
-        error = np.abs(distance - np.arccos(cosine) / np.pi)  # a sum of 30 is not quite Gaussian
+        error = np.abs(distance - np.arccos(cosine) / np.pi)  # a sum of 30 points is only approximately Gaussian
         assert error.mean() < 0.015
         assert error.max() < 0.12
 
-    def test_default_gamma_is_free_of_scale(self):
+    def test_default_gamma_adapts_to_the_scale(self):
         first, scaled = (KLSH(16, random_state=0).fit(rows) for rows in (X[:400], 1000 * X[:400]))
         np.testing.assert_array_equal(bits(first, X[:400]), bits(scaled, 1000 * X[:400]))
 
@@ -129,7 +130,7 @@ class TestKLSH:
 
 
 class TestSPH:
-    def test_eigenfunctions_by_their_analytical_eigenvalue(self):
+    def test_eigenfunctions_have_the_smallest_analytical_eigenvalues(self):
         rng = np.random.default_rng(0)
         box = np.array([5.0, 2.2, 1.3])
         hasher = SPH(9).fit(rng.uniform(size=(20_000, 3)) * box)
@@ -150,7 +151,7 @@ class TestSPH:
         rows = np.random.default_rng(0).uniform(size=(20_000, 2)) * [3.3, 1.0]
         signs = np.where(bits(SPH(4).fit(rows), rows), 1.0, -1.0)
         correlation = signs.T @ signs / len(rows) - np.eye(4)
-        assert np.abs(correlation[0, 1]) < 0.02  # one and two half waves; one and three are not orthogonal as signs
+        assert np.abs(correlation[0, 1]) < 0.02  # one and two half waves; the signs of one and three are not orthogonal
         assert np.abs(correlation[:3, 3]).max() < 0.03
 
     def test_more_bits_than_features(self):
@@ -159,7 +160,7 @@ class TestSPH:
 
 class TestMDSH:
     def test_weighted_codes_reproduce_the_affinity_better_with_more_bits(self):
-        """The claim of the paper; prod_d (1 + sum_i w_i a_i b_i) is the affinity up to scale."""
+        """The claim of the paper: prod_d (1 + sum_i w_i a_i b_i) is the affinity up to scale."""
         rows = np.random.default_rng(0).uniform(size=(2000, 2))
         true = np.exp(-np.square(rows[:, None] - rows[:300]).sum(axis=2) / (2 * 0.2**2))
         found = []
@@ -168,24 +169,24 @@ class TestMDSH:
             signs = np.where(bits(hasher, rows), 1.0, -1.0)
             affinity = np.ones_like(true)
             for direction in (0, 1):
-                own = [b for b, directions in enumerate(hasher.directions_) if directions == (direction,)]
-                affinity *= 1 + (signs[:, own] * hasher.eigenvalues_[own]) @ signs[:300, own].T
+                along = [b for b, directions in enumerate(hasher.directions_) if directions == (direction,)]
+                affinity *= 1 + (signs[:, along] * hasher.eigenvalues_[along]) @ signs[:300, along].T
             found.append(np.corrcoef(affinity.ravel(), true.ravel())[0, 1])
         assert found[0] + 0.1 < found[1] < found[2], found
 
-    def test_eigenvalues_fall_and_products_multiply(self):
+    def test_eigenvalues_decrease_and_those_of_products_multiply(self):
         single, product = (MDSH(16, sigma=20.0, products=p).fit(X) for p in (False, True))
         assert (np.diff(single.eigenvalues_) <= 0).all()
         assert (np.diff(product.eigenvalues_) <= 0).all()
         assert all(len(directions) == 1 for directions in single.directions_)
         pairs = [b for b, directions in enumerate(product.directions_) if len(directions) == 2]
         assert pairs
-        for bit in pairs:  # the first function of a direction has the largest eigenvalue of it
+        for bit in pairs:  # the first function along a direction has its largest eigenvalue
             parts = [single.eigenvalues_[single.directions_.index((d,))] for d in product.directions_[bit]]
             assert product.eigenvalues_[bit] <= np.prod(parts) * (1 + 1e-12)
         assert product.eigenvalues_[pairs[0]] == pytest.approx(np.prod(single.eigenvalues_[:2]))
 
-    def test_the_bit_of_a_product_is_that_of_its_factors(self):
+    def test_the_bit_of_a_product_follows_from_its_factors(self):
         rows = np.random.default_rng(0).uniform(size=(500, 2)) * [1.2, 1.0]
         hasher = MDSH(3, sigma=0.1, products=True).fit(rows)
         assert hasher.directions_ == [(0,), (1,), (0, 1)]
@@ -198,7 +199,7 @@ class TestMDSH:
 
     def test_few_eigenfunctions_are_thresholded_several_times(self):
         line = np.random.default_rng(0).uniform(size=(4000, 1))
-        hasher = MDSH(6, sigma=1.0).fit(line)  # so wide that one function has a weight to speak of
+        hasher = MDSH(6, sigma=1.0).fit(line)  # so wide that only one function has a weight above 0.1
         share = np.sort(bits(hasher, line).mean(axis=0))
         assert len(set(hasher.eigenvalues_)) == 1
         np.testing.assert_allclose(share, np.arange(1, 7) / 7, atol=0.02)
@@ -221,7 +222,7 @@ class TestAGH:
         found = np.take_along_axis(Z.toarray(), near, axis=1)
         np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True))
 
-    def test_eigenvectors_are_those_of_the_graph_of_all_points(self):
+    def test_eigenvectors_equal_those_of_the_graph_of_all_points(self):
         hasher = AGH1(6, n_anchors=25, random_state=0).fit(X[:300])
         Z = agh_module._similarities(X[:300], hasher.encoder_.anchors, 3)[0].toarray()
         values, vectors = np.linalg.eigh(Z / Z.sum(axis=0) @ Z.T)
@@ -239,14 +240,14 @@ class TestAGH:
         for y, u in zip(scores[:, :4].T, scores[:, 4:].T, strict=True):
             assert u.sum() == pytest.approx(0, abs=1e-7)
             best = u @ laplacian @ u
-            for step in (-0.1, 0.1):  # of b+ + b-; the sum stays zero
+            for step in (-0.1, 0.1):  # change b+ + b- while the sum of u stays zero
                 positive = y > 0
                 moved = u - np.where(positive, step * (~positive).mean(), -step * positive.mean())
                 assert moved.sum() == pytest.approx(0, abs=1e-7)
                 assert moved @ laplacian @ moved > best
 
     def test_two_layers_cut_the_graph_less_with_the_same_number_of_bits(self):
-        """Bits that neighbours share: with two layers the eigenvectors of high frequency are not needed."""
+        """Neighbours differ in fewer bits: two layers do not need the eigenvectors of high frequency."""
         near = NearestNeighbors(n_neighbors=6).fit(X).kneighbors(X, return_distance=False)[:, 1:]
         one, two = (bits(make(64, random_state=0).fit(X), X) for make in (AGH1, AGH2))
         differ = [np.mean([(b != b[near[:, k]]).mean() for k in range(5)]) for b in (one, two)]
@@ -257,7 +258,7 @@ class TestAGH:
         assert hasher.eigenvalues_.shape == (4,)
         assert hasher.encoder_.n_bits == 7
 
-    def test_a_graph_of_two_components_is_told_apart_by_the_first_bit(self):
+    def test_the_first_bit_separates_the_components_of_a_graph(self):
         rows = np.concatenate([X[:100], X[:100] + 1000])
         hasher = AGH1(3, n_anchors=40, random_state=0).fit(rows)
         assert hasher.eigenvalues_[0] == pytest.approx(1.0)
@@ -266,7 +267,7 @@ class TestAGH:
         assert (first[100:] != first[0]).all()
 
 
-def test_kmeans_equals_the_naive_one():
+def test_kmeans_against_the_naive_version():
     start = np.random.default_rng(7).choice(300, size=12, replace=False)
     centres, n_iter = kmeans(X[:300], 12, np.random.default_rng(7), max_iter=4)
     assert n_iter == 4
@@ -296,7 +297,7 @@ class TestSPHER:
         few, many = (SPHER(32, max_iter=n, random_state=0).fit(X).overlap_deviation_ for n in (1, 100))
         assert many[0] < few[0] / 2
 
-    def test_one_step_is_that_of_the_paper(self):
+    def test_one_step_follows_the_paper(self):
         rows = X[:200]
         rng = np.random.default_rng(SPHER(5, random_state=3)._seed())
         centres = np.array([rows[rng.integers(200, size=5)].mean(axis=0) for _ in range(5)])
@@ -317,7 +318,7 @@ class TestSPHER:
 
 
 class TestSTH:
-    def test_training_bits_are_eigenvectors_at_their_median(self):
+    def test_training_bits_are_eigenvectors_thresholded_at_their_median(self):
         hasher = STH(6, n_neighbors=20).fit(X[:300])
         graph = sth_module._neighbour_graph(X[:300], 20, None).toarray()
         np.testing.assert_allclose(graph, graph.T)
@@ -325,10 +326,10 @@ class TestSTH:
         degree = graph.sum(axis=1)
         values, vectors = np.linalg.eigh(np.eye(300) - graph / np.sqrt(np.outer(degree, degree)))
         np.testing.assert_allclose(hasher.eigenvalues_, values[1:7], atol=1e-9)
-        assert values[1] > 1e-3  # one component
+        assert values[1] > 1e-3  # the graph has a single component
         embedding = vectors[:, 1:7] / np.sqrt(degree)[:, None]
         agree = (hasher.training_bits_ == (embedding > np.median(embedding, axis=0))).mean(axis=0)
-        assert np.maximum(agree, 1 - agree).min() > 0.99  # the sign of an eigenvector is open
+        assert np.maximum(agree, 1 - agree).min() > 0.99  # the sign of an eigenvector is arbitrary
         np.testing.assert_array_equal(hasher.training_bits_.mean(axis=0), 0.5)
 
     def test_few_eigenvectors_of_many_points_equal_all_of_them(self, monkeypatch):
@@ -344,7 +345,7 @@ class TestSTH:
         for i in range(200):
             assert set(near[1][i, 1:]) <= set(graph[[i]].indices)
 
-    def test_no_chunk_of_distances_is_kept(self, monkeypatch):
+    def test_chunks_of_distances_are_released(self, monkeypatch):
         rows = np.random.default_rng(0).normal(size=(2000, 4))
         monkeypatch.setattr(sth_module, "VALUES_PER_CHUNK", 20_000)
         tracemalloc.start()
@@ -367,7 +368,7 @@ class TestSTH:
 
 
 class TestSTHs:
-    def test_links_are_of_one_class(self):
+    def test_links_stay_within_a_class(self):
         hasher = STHs(9).fit(X[TRAIN], Y[TRAIN])
         np.testing.assert_allclose(hasher.eigenvalues_, 0, atol=1e-12)
         codes = pack(hasher.training_bits_)
@@ -405,7 +406,7 @@ class TestSignThreshold:
 
 @pytest.mark.data
 def test_every_method_learns_from_gist(shared_data):
-    """Each class of CIFAR-10 is a tenth of the rows; all methods find more of it, and ITQ finds more than LSH.
+    """Chance gives a MAP of 0.1 on the ten classes of CIFAR-10. All methods are better, and ITQ is better than LSH.
 
     The other supervised methods are measured on the same features in test_supervised_baselines.py.
     """

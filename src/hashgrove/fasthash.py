@@ -1,4 +1,4 @@
-"""FastHash, Algorithm 1 of the paper: bit by bit, infer the best values and learn a function that gives them.
+"""FastHash, Algorithm 1 of the paper: for each bit, infer the best values, then learn a function that gives them.
 
 Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Decision Trees", TPAMI 2015.
 """
@@ -34,15 +34,15 @@ class BitRecord:
     Attributes
     ----------
     bit : int
-        Number of the bit, from 0.
+        Number of the bit, starting from 0.
     objective : float
         Mean loss over the pairs, with this bit included.
     training_error : float
-        Share of the training points whose learned bit is not the inferred one.
+        Share of the training points whose learned bit differs from the inferred bit.
     ones : float
-        Share of the training points whose learned bit is one; 0 or 1 is a constant bit.
+        Share of the training points whose learned bit is one; 0 or 1 means that the bit is constant.
     seconds_inference, seconds_learning : float
-        Time of step 1 and of step 2.
+        Time that step 1 and step 2 took.
     """
 
     bit: int
@@ -54,7 +54,7 @@ class BitRecord:
 
 
 class FastHash(SupervisedHasher):
-    """Two-step supervised hashing: graph cuts infer the bits, and boosted trees (or any classifier) learn them.
+    """Two-step supervised hashing: graph cuts infer the bits, then boosted trees (or any classifier) learn them.
 
     Parameters
     ----------
@@ -63,35 +63,35 @@ class FastHash(SupervisedHasher):
     loss : {"hinge", "ksh", "bre", "exph"} or callable, default="hinge"
         Loss of a pair as a function of (distance, similar, n_bits); see `hashgrove.losses`.
     hash_function : {"trees", "linear-svm", "kernel-svm", "directions"}, learner or classifier, default="trees"
-        Step 2: what learns a bit. For other settings pass an instance, such as ``BoostedTrees(max_depth=6)``,
+        Step 2: what learns each bit. To change its settings, pass an instance, such as ``BoostedTrees(max_depth=6)``,
         ``LabelDirections(n_anchors=3000)`` or any scikit-learn classifier.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
-        Step 1: what infers the values of a bit.
+        Step 1: what infers the values of each bit.
     n_similar, n_dissimilar : int or None, default=100
-        Similar and dissimilar neighbours drawn per point; ``None`` means all.
+        Number of similar and dissimilar neighbours drawn per point; ``None`` means all.
     min_shared : int, default=2
         With tags: points that share at least this many tags are similar.
     weighted : bool, default=True
-        Whether step 2 starts with the weight of each point in step 1, sum_j |a_ij|, as in the authors' code.
+        Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code.
     stagewise : bool, default=True
-        Whether the next bit sees the real output of the learned function (Algorithm 1). Otherwise it sees the inferred
-        bit, as if all bits were inferred before the first function is learned.
+        Whether the next bit is fitted to the real output of the learned function (Algorithm 1). If not, it is fitted to
+        the inferred bit, as if all bits were inferred before the first function is learned.
     warm_start : bool, default=False
-        Keep the bits of the previous `fit` and learn only the rest, after `n_bits` was raised. With an integer
-        `random_state` and the same data the result equals one fit of all bits.
+        Whether `fit` keeps the bits of the previous `fit` and learns only the additional ones, after ``n_bits`` was
+        increased. With an integer ``random_state`` and the same data the result equals a single fit of all bits.
     random_state : int, RandomState or None
-        Seed; the same seed gives the same model at any number of threads.
+        Seed. The same seed gives the same model with any number of threads.
     n_jobs : int or None
-        Threads; ``None`` means all cores.
+        Number of threads; ``None`` means all cores.
     verbose : int, default=0
-        1: a progress bar if stderr is a terminal; 2: otherwise a line for each bit.
+        1: show a progress bar if stderr is a terminal. 2: also print a line per bit if it is not.
     callbacks : sequence of callables
-        Each is called with a `BitRecord` after each bit.
+        Functions that are called with a `BitRecord` after each bit.
 
     Attributes
     ----------
     encoder_ : Encoder
-        What was learned.
+        The learned hash functions.
     history_ : list of BitRecord
         One record per bit.
     n_features_in_ : int
@@ -99,11 +99,11 @@ class FastHash(SupervisedHasher):
 
     Notes
     -----
-    A bit whose inferred values are all the same becomes a constant function. It carries no information and does no
-    harm. It happens where no pair asks for more distance, for example with the Hinge loss once all dissimilar pairs
-    differ in half of the bits. `fit` warns when more than half of the bits are constant.
+    If all inferred values of a bit are equal, its hash function is constant. Such a bit does not change any ranking. It
+    occurs when a larger distance would not lower the loss of any pair, for example with the hinge loss once all
+    dissimilar pairs differ in half of the bits. `fit` warns if more than half of the bits are constant.
 
-    Rows about which nothing is known (without a label, or in no pair) are not trained on.
+    Rows without a label, or without a pair, are not used for training.
 
     Examples
     --------
@@ -177,26 +177,22 @@ class FastHash(SupervisedHasher):
         Parameters
         ----------
         X : array of shape (n, n_features)
-            Finite features. A scipy sparse matrix will do where the hash function takes it: a linear SVM or a
+            Finite features. It may be a scipy sparse matrix if the hash function accepts that: a linear SVM or a
             scikit-learn classifier.
-        y : array of shape (n,) or (n, n_tags), or collections of tags
-            Class labels; or tags, as a matrix (dense or scipy sparse) that is not zero where the row has the tag, or as
-            one set, list or tuple of tags per row. None, NaN and pandas' NA mean that a row has no label.
-        affinity : Affinity, pairs or sparse matrix
-            Pairs instead of labels; see `Affinity.from_pairs`.
-        triplets : array of shape (m, 3)
-            Row numbers (anchor, positive, negative): the anchor is similar to the second row and not to the third.
+        y : class labels or tags
+        affinity : pairs
+        triplets : triplets
         unlabelled : label
-            Another value in ``y`` that means that a row has no label, such as -1.
+            The forms of these four are described in `SupervisedHasher.fit`, which is the same for all methods.
         sample_weight : array of shape (n,), optional
-            How much each row counts, in step 1 and in step 2 (where the hash function takes weights): a row of weight 2
+            How much each row counts, in step 1 and in step 2 (if the hash function accepts weights). A row of weight 2
             counts like two equal rows.
         """
         target = Target(y, affinity, triplets, unlabelled, sample_weight)
         return self._fit(X, target, reset=self._earlier() is None)
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Encoder:
-        """Algorithm 1: for each bit, step 1 infers its values and step 2 learns a function that gives them."""
+        """Algorithm 1: for each bit, step 1 infers the values and step 2 learns a function that gives them."""
         loss = losses.check_loss(self.loss, self.n_bits)
         learner, solver, earlier = as_learner(self.hash_function), as_solver(self.inference), self._earlier()
         affinity = supervision.affinity(

@@ -1,6 +1,6 @@
-"""What every hasher shares: the template of `fit`, transform, score and save.
+"""What all hashers share: the template of `fit`, and `transform`, `score` and `save`.
 
-A hasher learns; an encoder is what it learned. A method implements `Hasher._learn` and nothing else.
+A hasher learns, and an encoder is what it has learned. A method implements `Hasher._learn` only.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["Hasher", "SupervisedHasher"]
 
 
 class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of all hashers: a scikit-learn transformer from features to packed codes.
+    """Base class of all hashers: a scikit-learn transformer from features to packed codes.
 
-    A subclass has the parameters ``n_bits`` and ``random_state`` and implements `_learn`. It declares what its
-    parameters may be in ``constraints``, overrides `max_bits` where the data limit the length of a code, sets
-    ``seeded = False`` where nothing is random, and ``min_samples`` where one row is not enough. The rest is done here.
+    A subclass has the parameters ``n_bits`` and ``random_state`` and implements `_learn`. It declares the allowed
+    values of its parameters in ``constraints``. It overrides `max_bits` if the data limit the length of a code, sets
+    ``seeded = False`` if nothing is random, and ``min_samples`` if one row is not enough.
     """
 
     n_bits: int
@@ -41,8 +41,8 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     encoder_: Encoder
     n_features_in_: int
     constraints: ClassVar[dict[str, Constraint]] = {"n_bits": Integer(1, MAX_BITS)}
-    seeded: ClassVar[bool] = True  # whether `random_state` changes what is learned
-    min_samples: ClassVar[int] = 1  # rows that `fit` needs
+    seeded: ClassVar[bool] = True  # whether ``random_state`` changes what is learned
+    min_samples: ClassVar[int] = 1  # number of rows that `fit` needs at least
     not_saved: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose", "callbacks", "warm_start"})
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
@@ -53,12 +53,12 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         X : array of shape (n, n_features)
             Finite features.
         y : ignored
-            It is there because scikit-learn passes it.
+            Present because scikit-learn passes it.
         """
         return self._fit(X, None)
 
     def _learn(self, X: NDArray[Any], supervision: Any, rng: np.random.Generator) -> Encoder:
-        """Learn an encoder from checked data; the method itself.
+        """Learn an encoder from data that have been checked. This is the method itself.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             Finite rows of float64, float32 or uint8.
         supervision : Supervision, or None for a method that learns without labels
         rng : Generator
-            Made from ``random_state``; the same seed must give the same encoder.
+            Seeded by ``random_state``; the same seed must give the same encoder.
         """
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return MAX_BITS
 
     def _fit(self, X: Any, target: Target | None, *, reset: bool = True) -> Self:
-        """The template of every `fit`. If it fails, the hasher is as it was before."""
+        """The template of every `fit`. If it fails, the hasher stays as it was before."""
         before = dict(self.__dict__)
         try:
             check_parameters(self)
@@ -97,11 +97,11 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return target.read(X, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
 
     def _accepts_sparse(self) -> bool:
-        """Whether `fit` takes a sparse ``X``."""
+        """Whether `fit` accepts a sparse ``X``."""
         return False
 
     def _uses_unknown_rows(self) -> bool:
-        """Whether rows about which the supervision says nothing are learned from, too."""
+        """Whether `_learn` also gets the rows about which the supervision says nothing."""
         return False
 
     def _check_X(
@@ -132,7 +132,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             )
 
     def _seed(self) -> int:
-        """A seed for `numpy.random.default_rng`, from whatever form of ``random_state``."""
+        """A seed for `numpy.random.default_rng`, from any form of ``random_state``."""
         return int(check_random_state(self.random_state).randint(2**31))
 
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
@@ -141,25 +141,25 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return self.encoder_.encode(rows, n_jobs=getattr(self, "n_jobs", None))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Real-valued scores of ``X``, shape (n, n_bits); a bit is one where its score is above zero."""
+        """Real-valued scores of ``X``, shape (n, n_bits); a bit is one if its score is above zero."""
         rows = self._rows(X)
         return self.encoder_.scores(rows, n_jobs=getattr(self, "n_jobs", None))
 
     def _rows(self, X: ArrayLike) -> Any:
-        """Rows to encode; the encoder itself asks for finite values, chunk by chunk."""
+        """The rows to encode, checked except for finite values, which the encoder checks chunk by chunk."""
         check_is_fitted(self, "encoder_")
         return self._check_X(X, accept_sparse=self.encoder_.accepts_sparse, finite=False)
 
     @property
     def _n_features_out(self) -> int:
-        """Columns of what `transform` returns, for `get_feature_names_out`: the bytes of a code."""
+        """Number of columns that `transform` returns, the bytes of a code; `get_feature_names_out` needs it."""
         return -(-self.encoder_.n_bits // 8)
 
     def score(self, X: ArrayLike, y: Any) -> float:
         """Mean average precision when each row of ``X`` is a query and the other rows are the database.
 
-        It needs only held-out data, so `GridSearchCV` can use it. Ties count by their expectation. Rows without a label
-        are left out.
+        It needs only held-out data, so `GridSearchCV` can use it. Items at the same distance count as in the average
+        over all their orders. Rows without a label are left out.
         """
         from hashgrove.metrics import evaluate
 
@@ -179,8 +179,8 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         ----------
         path : path
         features : FeatureExtractor, optional
-            The fitted extractor of the features that the hasher was trained on; with it the file goes from images
-            to codes.
+            The fitted extractor of the features that the hasher was trained on. With it, the file can turn images into
+            codes.
         """
         check_is_fitted(self, "encoder_")
         parameters = {name: v for name, v in self.get_params(deep=False).items() if name not in self.not_saved}
@@ -194,10 +194,10 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
 
 class SupervisedHasher(Hasher):
-    """A hasher that learns from labels, tags, pairs or triplets, which it gets as one `Supervision`.
+    """A hasher that learns from labels, tags, pairs or triplets. `_learn` gets them as a `Supervision`.
 
-    Rows about which nothing is known are left out, unless ``semi_supervised`` is set: then `_learn` sees them, too, and
-    ``supervision.known`` tells which they are. A method that cannot learn from pairs sets ``needs_labels``.
+    Rows about which nothing is known are left out. If ``semi_supervised`` is set, `_learn` gets them as well, and
+    ``supervision.known`` says which rows are known. A method that cannot learn from pairs sets ``needs_labels``.
     """
 
     semi_supervised: ClassVar[bool] = False
@@ -215,8 +215,8 @@ class SupervisedHasher(Hasher):
         X : array of shape (n, n_features)
             Finite features.
         y : array of shape (n,) or (n, n_tags), or collections of tags
-            Class labels; or tags, as a matrix (dense or scipy sparse) that is not zero where the row has the tag, or as
-            one set, list or tuple of tags per row. None, NaN and pandas' NA mean that a row has no label.
+            Class labels, or tags. Tags are a matrix (dense or scipy sparse) with a non-zero entry for each tag that a
+            row has, or one set, list or tuple of tags per row. None, NaN and pandas' NA mean that a row has no label.
         affinity : Affinity, pairs or sparse matrix
             Pairs instead of labels; see `Affinity.from_pairs`.
         triplets : array of shape (m, 3)

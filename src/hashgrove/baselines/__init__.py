@@ -1,4 +1,7 @@
-"""Methods to compare with: hashers with the contract of every other one, each from its paper."""
+"""Methods to compare FastHash with. Each one is a hasher, written from its paper.
+
+A new baseline is one file here and one line in ``BASELINES``.
+"""
 
 from hashgrove.baselines.agh import AGH1, AGH2
 from hashgrove.baselines.bre import BRE

@@ -21,45 +21,47 @@ from hashgrove.runtime.threads import chunks, run_tasks
 __all__ = ["AGH1", "AGH2"]
 
 ROWS_PER_CHUNK = 1024
-EIGENVALUE_FLOOR = 1e-10  # of the graph, whose largest is 1; what is below it is rounding error
+EIGENVALUE_FLOOR = 1e-10  # smaller eigenvalues of the graph are rounding error; the largest one is 1
 
 
 class AGH1(Hasher):
     """One-layer anchor graph hashing: the smoothest eigenvectors of an anchor graph, thresholded at zero.
 
-    Two points are as similar as their similarities z to the nearest anchors agree, z L^-1 z' with L the mass of each
-    anchor. The eigenvectors of this graph of n points come from one of n_anchors x n_anchors, and extend to new points
-    through their own z.
+    Each point is described by its similarities z to the nearest anchors. The similarity of two points is z L^-1 z',
+    where L holds the mass of each anchor. The eigenvectors of this graph of n points are computed from a matrix of
+    shape (n_anchors, n_anchors). They extend to a new point by its similarities to the anchors.
 
     Parameters
     ----------
     n_bits : int
-        At most n_anchors - 1: the graph has no more eigenvectors that are not constant.
+        At most n_anchors - 1: the graph has only that many eigenvectors that are not constant.
     n_anchors : int
-        Centres of k-means; the paper has 300. No more than there are points.
+        Number of anchors, the centres of k-means; 300 in the paper. At most the number of points is used.
     n_nearest : int
-        Anchors that a point is similar to, s in the paper, which tunes it for each data set (2 in the authors' code).
+        Number of anchors that a point is similar to, s in the paper. The paper tunes it for each data set; the authors'
+        code has 2.
     max_iter : int
-        Limit of steps of k-means.
+        Largest number of k-means steps.
     random_state : int, RandomState or None
-        Seed of the k-means.
+        Seed of k-means.
 
     Attributes
     ----------
     encoder_ : AnchorGraph
     eigenvalues_ : float64 array
-        Of the eigenvectors that are used, falling; 1 would be constant on each component of the graph.
+        Eigenvalues of the eigenvectors that are used, in descending order. An eigenvector with eigenvalue 1 is constant
+        on each component of the graph.
     n_iter_ : int
-        Steps of k-means made.
+        Number of k-means steps that were done.
 
     Notes
     -----
-    Cost: O(n n_anchors d) for a step of k-means and for the similarities, O(n n_nearest^2 + n_anchors^3) for the
-    eigenvectors; memory O(n n_nearest). O(n_anchors (d + n_bits)) a row to encode.
+    Fitting takes O(n n_anchors d) per k-means step and for the similarities, O(n n_nearest^2 + n_anchors^3) for the
+    eigenvectors, and O(n n_nearest) memory. Encoding takes O(n_anchors (d + n_bits)) per row.
 
     The width of the Gaussian is the mean distance to the farthest of the nearest anchors, as in the authors' code.
-    That code drops every eigenvalue above 0.999; here only the constant eigenvector is dropped, as in the paper, and a
-    graph of several components keeps the eigenvectors that tell these apart.
+    That code drops every eigenvalue above 0.999. Here only the constant eigenvector is dropped, as in the paper, so a
+    graph with several components keeps the eigenvectors that separate them.
 
     References
     ----------
@@ -98,10 +100,11 @@ class AGH1(Hasher):
         self.random_state = random_state
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
-        """The graph has as many eigenvectors as anchors, and one of them is constant."""
+        """One fewer than anchors: the graph has one eigenvector per anchor, and one of them is constant."""
         return max(min(self.n_anchors, n_samples) - 1, 0)
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> AnchorGraph:
+        """Find the anchors, the eigenvectors of their graph, and the thresholds of the second bits (two layers)."""
         n_bits = self.n_bits
         anchors, self.n_iter_ = kmeans(X, self.n_anchors, rng, max_iter=self.max_iter)
         n_nearest = min(self.n_nearest, len(anchors))
@@ -112,7 +115,7 @@ class AGH1(Hasher):
         second = n_bits - n_functions
         if second:
             thresholds = np.stack([_second_thresholds(Z, weight) for weight in weights[:second]], axis=1)
-            # y <= 0: -y + b-, y > 0: y - b+
+            # the second bit scores -y + b- where y <= 0, and y - b+ where y > 0
             slopes = np.hstack([slopes, np.repeat([[-1.0], [1.0]], second, axis=1)])
             intercepts = np.hstack([intercepts, thresholds * [[1.0], [-1.0]]])
             weights = np.concatenate([weights, weights[:second]])
@@ -126,19 +129,19 @@ class AGH1(Hasher):
         )
 
     def _n_functions(self, n_bits: int) -> int:
-        """Eigenvectors that so many bits are made of."""
+        """Number of eigenvectors that ``n_bits`` bits are made of."""
         return n_bits
 
 
 class AGH2(AGH1):
     """Two-layer anchor graph hashing: each eigenvector of the graph gives two bits.
 
-    The first bit is its sign, as in `AGH1`. The second one splits either side once more, where this cuts the graph
-    least and leaves the two halves balanced in sum, so that the eigenvectors of higher frequency, which are worse,
-    are not needed.
+    The first bit is its sign, as in `AGH1`. The second bit splits each of the two sides again, at the thresholds that
+    cut the graph least while the second bits stay balanced. Codes of the same length then need half as many
+    eigenvectors, and the later eigenvectors, of higher frequency, are the worse ones.
 
-    Parameters, cost and deviations are those of `AGH1`, except that 2 (n_anchors - 1) bits are possible. The first
-    halves come first in a code. With an odd ``n_bits`` the last eigenvector has one bit.
+    Parameters, cost and deviations are those of `AGH1`, except that up to 2 (n_anchors - 1) bits are possible. A code
+    holds all first bits and then all second bits. If ``n_bits`` is odd, the last eigenvector gives one bit only.
 
     References
     ----------
@@ -153,7 +156,7 @@ class AGH2(AGH1):
     """
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
-        """Twice those of one layer."""
+        """Twice as many as with one layer."""
         return 2 * super().max_bits(n_samples=n_samples, n_features=n_features)
 
     def _n_functions(self, n_bits: int) -> int:
@@ -161,7 +164,7 @@ class AGH2(AGH1):
 
 
 def _similarities(X: NDArray[Any], anchors: NDArray[np.float64], n_nearest: int) -> tuple[sparse.csr_array, float]:
-    """Z of the paper, (n, n_anchors) with ``n_nearest`` entries a row that sum to one, and the bandwidth."""
+    """The paper's Z, of shape (n, n_anchors), and the bandwidth. Each row has ``n_nearest`` entries that sum to 1."""
     points = DistancesTo(anchors)
     parts = run_tasks(
         lambda start, stop: nearest_anchors(X[start:stop], points, n_nearest), chunks(len(X), ROWS_PER_CHUNK)
@@ -175,23 +178,24 @@ def _similarities(X: NDArray[Any], anchors: NDArray[np.float64], n_nearest: int)
 
 
 def _eigenfunctions(Z: sparse.csr_array, n_functions: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The largest eigenvalues of Z L^-1 Z' but the trivial one, and W (n_functions, n_anchors) with y = Z W'.
+    """The largest eigenvalues of Z L^-1 Z' except the trivial one, and W with the eigenvectors y = Z W'.
 
-    The eigenvectors of the small matrix M = L^-1/2 Z'Z L^-1/2 are extended by W = n^1/2 L^-1/2 V S^-1/2 (equation 6).
+    W has shape (n_functions, n_anchors). The eigenvectors V of the small matrix M = L^-1/2 Z'Z L^-1/2 are extended to
+    all points by W = n^1/2 L^-1/2 V S^-1/2 (equation 6).
     """
     n, n_anchors = Z.shape
     mass = np.asarray(Z.sum(axis=0)).ravel()
-    root = np.sqrt(np.where(mass > 0, mass, 1.0))  # an anchor of no point has no similarity and no weight
+    root = np.sqrt(np.where(mass > 0, mass, 1.0))  # an anchor without points must not divide by zero
     M = (Z.T @ Z).toarray() / root / root[:, None]
     trivial = np.sqrt(mass / n)
-    M -= np.outer(trivial, trivial)  # its eigenvalue, 1, becomes 0, also where it is not the only one of 1
+    M -= np.outer(trivial, trivial)  # its eigenvalue changes from 1 to 0, even if other eigenvalues are 1, too
     values, vectors = eigh(M)
     values, vectors = values[::-1][:n_functions], with_fixed_signs(vectors.T[::-1][:n_functions])
     if len(values) < n_functions or values[-1] <= EIGENVALUE_FLOOR:
         found = int((values > EIGENVALUE_FLOOR).sum())
         raise ValueError(
             f"The anchor graph must have {n_functions} eigenvectors that are not constant for this many bits. Got "
-            f"{found} from {n_anchors} anchors and n_samples={n}: use fewer bits, or more anchors or points."
+            f"{found} from {n_anchors} anchors and n_samples={n}: use fewer bits, more anchors or more points."
         )
     return values, np.sqrt(n) * vectors / np.sqrt(values)[:, None] / root
 
@@ -199,9 +203,10 @@ def _eigenfunctions(Z: sparse.csr_array, n_functions: int) -> tuple[NDArray[np.f
 def _second_thresholds(Z: sparse.csr_array, weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """(b-, b+) of one eigenvector y: the second bit is y > b+ where y > 0, and y < b- elsewhere.
 
-    u = |y| - b+ on the positive side and |y| + b- on the other is to make u' (I - Z L^-1 Z') u least with sum u = 0
-    (equation 10). With a the indicator of the positive side, the graph Laplacian ignores constants, so that only
-    t = b+ + b- matters to the first, t = a'Lap|y| / a'Lap a, and the second then gives both.
+    With u = |y| - b+ on the positive side and u = |y| + b- on the other, the thresholds minimise u' Lap u subject to
+    sum u = 0, where Lap = I - Z L^-1 Z' (equation 10). Lap maps constants to zero, so the objective depends only on
+    t = b+ + b-. Its minimum is t = a'Lap|y| / a'Lap a, where a indicates the positive side; sum u = 0 then gives both
+    thresholds.
     """
     y = Z @ weight
     n, positive = len(y), (y > 0).astype(np.float64)

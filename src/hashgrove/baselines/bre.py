@@ -1,4 +1,4 @@
-"""Binary reconstructive embeddings (Kulis and Darrell, NIPS 2009), supervised: distances of codes fitted to labels."""
+"""Supervised binary reconstructive embeddings (Kulis and Darrell, NIPS 2009): code distances fitted to labels."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from hashgrove.supervision import Affinity, Supervision
 
 __all__ = ["BRE"]
 
-LEAST_GAP = 1e-9  # of the spread of the thresholds: a weight between two that are closer could round to the wrong side
+LEAST_GAP = 1e-9  # share of the range of thresholds; a weight between two closer ones could round to the wrong side
 
 
 class BRE(SupervisedHasher):
     """Kernel hash functions by coordinate descent on the squared error between code distance and wanted distance.
 
-    The wanted distance is 0 for similar and 1 for dissimilar pairs, that of codes the share of different bits. One
-    weight at a time is set to its best value with all others fixed: as it goes from -inf to +inf each point changes
-    its bit once, so a sweep over the sorted changes finds the exact minimum on that line.
+    The wanted distance is 0 for similar and 1 for dissimilar pairs; the code distance is the share of different bits.
+    One weight at a time is set to its best value while all others stay fixed. As the weight goes from -inf to +inf, the
+    bit of each point changes once, so a sweep over the sorted changes finds the exact minimum on that line.
 
     Parameters
     ----------
     n_bits : int
     n_anchors : int, default=300
-        Training points that carry a Gaussian, drawn at random.
+        Number of random training points that serve as centres of Gaussians.
     anchors_per_bit : int, default=50
-        Of them, those that one bit uses; the paper's s.
+        Number of anchors that one bit uses, s in the paper.
     n_labelled : int or None, default=1000
-        Training points to learn from, drawn at random, as many as in the paper; None means all.
+        Number of random training points to learn from; 1,000 in the paper. None means all.
     n_similar, n_dissimilar : int or None, default=25
-        Pairs drawn for each of them; None means all. A pair counts for both ends, so about twice as many are used: 50
-        and 50, as in the paper (5 % of 1,000 points).
+        Pairs drawn for each of these points; None means all. A pair counts for both of its points, so about twice as
+        many are used: 50 and 50, as in the paper (5 % of 1,000 points).
     gamma : float or None
-        Width exp(-gamma d^2); None is 1 / (2 mean squared distance to an anchor).
+        Width of the kernel exp(-gamma d^2); None means 1 / (2 x mean squared distance to an anchor).
     n_iter : int, default=3
-        Passes over all bits, at most; it stops where a pass changes nothing.
+        Largest number of passes over all bits. The fit stops after a pass that changes nothing.
     min_shared : int, default=2
-        With a tag matrix: points that share this many tags are similar.
+        With tags: points that share at least this many tags are similar.
     random_state : int, RandomState or None
-        Seed of the draws, of the first weights and of the order of the coordinates.
+        Seed of the draws, the first weights and the order of the coordinates.
 
     Attributes
     ----------
     encoder_ : Kernel
     objective_ : ndarray
-        Mean squared error of the pairs at the start and after each bit of each pass; it never rises.
+        Mean squared error over the pairs, at the start and after each bit of each pass. It never increases.
 
     Notes
     -----
-    Deviations: Gaussian kernel (the paper's experiments have a linear one on normalised data), and the points of
-    the bits come from one pool of anchors, so that an encoder has ``n_anchors`` of them and not n_bits times 50.
+    Deviations: the kernel is Gaussian (linear on normalised data in the paper's experiments), and all bits choose their
+    anchors from one pool, so that an encoder stores ``n_anchors`` points instead of 50 per bit.
 
     References
     ----------
@@ -110,6 +110,7 @@ class BRE(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Kernel:
+        """Coordinate descent over the weights of all bits, from random weights."""
         n_bits = self.n_bits
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = supervision.draw(self.n_labelled, rng)
@@ -117,12 +118,12 @@ class BRE(SupervisedHasher):
             n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=int(rng.integers(2**31))
         )
         ends, wanted = _ends_and_distances(pairs)
-        K = np.ascontiguousarray(anchors.features(X[rows]).T)  # one row an anchor
+        K = np.ascontiguousarray(anchors.features(X[rows]).T)  # one row per anchor
         used = min(self.anchors_per_bit, len(K))
         chosen = np.stack([np.sort(rng.choice(len(K), size=used, replace=False)) for _ in range(n_bits)])
         W = rng.standard_normal((n_bits, used))
         values = np.stack([w @ K[c] for w, c in zip(W, chosen, strict=True)])
-        different = np.zeros(len(wanted), dtype=np.int64)  # bits that differ, for each entry of the pairs
+        different = np.zeros(len(wanted), dtype=np.int64)  # number of bits that differ, for each entry of the pairs
         for bit in values > 0:
             different += bit[ends] != bit[pairs.indices]
 
@@ -132,7 +133,8 @@ class BRE(SupervisedHasher):
             for p in rng.permutation(n_bits):
                 before = values[p] > 0
                 different -= before[ends] != before[pairs.indices]
-                # (wanted - (different + 1) / n_bits)^2 - (wanted - different / n_bits)^2: cost of a difference in p
+                # the cost of a difference in bit p:
+                # (wanted - (different + 1) / n_bits)^2 - (wanted - different / n_bits)^2
                 cost = ((2.0 * different + 1.0) / n_bits - 2.0 * wanted) / n_bits
                 order = rng.permutation(used)
                 moved += descend(K, chosen[p], order, W[p], values[p], pairs.indptr, pairs.indices, cost)
@@ -149,11 +151,11 @@ class BRE(SupervisedHasher):
 
 @kernel
 def descend(K, chosen, order, weights, values, indptr, indices, cost):
-    """Set the weights of one bit to their best values, one after the other; how many moved.
+    """Set the weights of one bit to their best values, one after the other; returns how many changed.
 
-    ``K`` (n_anchors, n) are kernel values, ``weights`` those of the anchors ``chosen``, taken in ``order``; ``values``
-    (n) = sum of weights times kernel values; both are written. ``cost`` of entry e = (i, indices[e]) is added where the
-    two points differ; entries are symmetric. O(n log n + entries) a weight.
+    ``K`` (n_anchors, n) holds the kernel values. ``weights`` are those of the anchors ``chosen`` and are visited in
+    ``order``; ``values`` (n,) is the sum of weights times kernel values. Both are updated. ``cost[e]`` is paid if the
+    points i and indices[e] of entry e differ; the entries are symmetric. O(n log n + entries) per weight.
     """
     n = values.size
     bits = np.empty(n, np.bool_)
@@ -162,7 +164,7 @@ def descend(K, chosen, order, weights, values, indptr, indices, cost):
     for q in order:
         row = K[chosen[q]]
         weight = weights[q]
-        # far to the left each point is on the side that its kernel value says
+        # for a weight near -inf the sign of its kernel value decides the bit of each point
         fixed = 0
         low, high = np.inf, -np.inf
         for i in range(n):
@@ -179,7 +181,7 @@ def descend(K, chosen, order, weights, values, indptr, indices, cost):
             continue
         gap = LEAST_GAP * (high - low)
         by_threshold = np.argsort(thresholds)
-        # energies are relative to the far left; of a pair of entries (i, j), (j, i) one is counted
+        # energies are relative to that of a weight near -inf; each pair (i, j), (j, i) is counted once
         energy, best, current = 0.0, 0.0, 0.0
         best_weight = low - 1.0 - 0.1 * (high - low)
         for t in range(n_free):
@@ -203,7 +205,7 @@ def descend(K, chosen, order, weights, values, indptr, indices, cost):
 
 
 def _ends_and_distances(pairs: Affinity) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """First point and wanted distance (0 similar, 1 dissimilar) of each entry."""
+    """The first point and the wanted distance (0 if similar, 1 if dissimilar) of each entry."""
     lengths = np.diff(pairs.indptr)
     ends = np.repeat(np.arange(len(pairs)), lengths)
     similar = np.arange(len(pairs.indices)) < np.repeat(pairs.first_dissimilar, lengths)

@@ -18,17 +18,17 @@ __all__ = ["CCAITQ"]
 
 
 class CCAITQ(SupervisedHasher):
-    """Canonical correlation analysis with the label indicator, scaled by the correlations, then rotated towards signs.
+    """Canonical directions of features and labels, scaled by their correlations, then rotated towards signs.
 
     Parameters
     ----------
     n_bits : int
-        Any number: where labels give fewer directions (c classes give c - 1), the rotation spreads them over the
-        bits, as if the data were padded with zeros.
+        Any number. If the labels give fewer directions than bits (c classes give c - 1), the rotation spreads them over
+        all bits, as if the data were padded with zeros.
     n_iter : int, default=50
-        Iterations of the rotation.
+        Number of iterations that fit the rotation.
     regularisation : float, default=1e-4
-        Added to both covariances, in units of their mean variance.
+        Added to the diagonal of both covariance matrices, in units of their mean variance.
     random_state : int, RandomState or None
         Seed of the first rotation.
 
@@ -38,11 +38,12 @@ class CCAITQ(SupervisedHasher):
     correlations_ : ndarray
         Canonical correlations of the directions used, largest first.
     quantisation_error_ : ndarray of shape (n_iter,)
-        Mean over rows of ||sign(v R) - v R||^2 after each iteration; it never rises.
+        Mean over the rows v of ||sign(v R) - v R||^2 after each iteration. It never increases.
 
     Notes
     -----
-    Deviation: the authors add 1e-4 to covariances as they are, so their result depends on the unit of the features.
+    Deviation: the authors add 1e-4 to the covariances whatever their scale, so that their result depends on the unit of
+    the features.
 
     References
     ----------
@@ -76,6 +77,7 @@ class CCAITQ(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
+        """Find the canonical directions, scale them by their correlations and rotate them towards signs."""
         mean, directions, correlations = linear_directions(
             X, supervision.indicator(), n_directions=self.n_bits, regularisation=self.regularisation
         )

@@ -1,4 +1,4 @@
-"""Codes from the scores of a classifier: the baseline that any method for class labels should be held against."""
+"""Codes from the scores of a classifier: the baseline that every method for class labels should be compared with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
-from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
@@ -19,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from hashgrove.encoders import ClassScores, Encoder, Linear
 from hashgrove.hasher import SupervisedHasher
+from hashgrove.runtime.estimators import check_classifier, seeded_clone
 from hashgrove.runtime.parameters import Constraint, OneOf
 from hashgrove.supervision import ClassLabels, Supervision
 
@@ -28,36 +28,36 @@ PROBES_PER_CHUNK = 1024
 
 
 class ClassifierOutput(SupervisedHasher):
-    """Train a classifier, and hash its class scores with a code book of one code word a class.
+    """Train a classifier and hash its class scores with a code book that has one code word per class.
 
-    Bit j is one where sum_c P(c | x) C_cj > 0. The code words C are rows of a Hadamard matrix (as in
-    error-correcting output codes), so any two differ in about half of the bits: where one class is more likely than
-    all others together, the code is its code word; where several compete, it lies between theirs.
+    Bit j is one if sum_c P(c | x) C_cj > 0. The code words C are rows of a Hadamard matrix (as in error-correcting
+    output codes), so any two differ in about half of the bits. If one class is more likely than all others together,
+    the code is the code word of that class; if several classes compete, the code lies between their code words.
 
     Parameters
     ----------
     n_bits : int
     estimator : scikit-learn classifier or None
-        None is multinomial logistic regression on standardised features, 300 steps at most and no warning where
-        it stops there: it is a baseline all the same.
+        None means multinomial logistic regression on standardised features with at most 300 steps. It gives no warning
+        if it stops before it has converged.
     scores : {"probability", "decision"}, default="probability"
-        ``predict_proba``, or ``decision_function`` less its mean over the classes. A classifier that has one of them
-        only gives that one.
+        ``predict_proba``, or ``decision_function`` minus its mean over the classes. If the classifier has only one of
+        the two, that one is used.
     random_state : int, RandomState or None
-        Seed of the code book and of the classifier.
+        Seed of the code book and the classifier.
 
     Attributes
     ----------
     encoder_ : ClassScores, Linear or ScoredClassifier
-        `ClassScores` for probabilities and `Linear` for decision values of a classifier that is linear in the
-        features, in whatever pipeline; those can be saved. Any other classifier is kept as it is.
+        For a classifier (or pipeline) that is linear in the features: `ClassScores` for probabilities and `Linear` for
+        decision values. Both can be saved. Any other classifier is kept as an object, in a `ScoredClassifier`.
     estimator_ : the fitted classifier
     code_book_ : int8 array of shape (n_classes, n_bits)
 
     Notes
     -----
-    With a tag matrix there is one classifier a tag (one against the rest), and bit j is one where
-    sum_c (P(c | x) - share of tag c) C_cj > 0: without the shares a few common tags would decide all bits.
+    With tags there is one classifier per tag (one against the rest), and bit j is one if
+    sum_c (P(c | x) - share of points with tag c) C_cj > 0. Without the shares a few common tags would decide all bits.
 
     References
     ----------
@@ -91,23 +91,23 @@ class ClassifierOutput(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Encoder:
+        """Train the classifier, draw the code book, and turn both into arrays if the classifier is linear."""
         estimator = self.estimator
         if estimator is None:
             estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
-        elif not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
-            raise ValueError(f"The 'estimator' parameter must be a scikit-learn classifier. Got {estimator!r} instead.")
-        estimator = clone(estimator)
-        seeds = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
-        estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
+        check_classifier("estimator", estimator)
+        estimator = seeded_clone(estimator, rng)
         exclusive = isinstance(supervision, ClassLabels)
         if isinstance(supervision, ClassLabels):
             self._fit_quietly(estimator, X, supervision.classes)
             shares = np.zeros(supervision.n_classes)
         else:
             tags = supervision.indicator()
-            tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # a tag of all or none teaches nothing
+            tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # other tags cannot be learned
             if not tags.shape[1]:
-                raise ValueError("The 'y' parameter must have a tag that some points have and others have not.")
+                raise ValueError(
+                    "The 'y' parameter must have a tag that some points have and others do not. Got no such tag."
+                )
             estimator = OneVsRestClassifier(estimator)
             self._fit_quietly(estimator, X, tags if tags.shape[1] > 1 else tags[:, 0])
             shares = tags.mean(axis=0) if tags.shape[1] > 1 else np.array([1 - tags.mean(), tags.mean()])
@@ -127,6 +127,7 @@ class ClassifierOutput(SupervisedHasher):
         return linear_form(encoder, X, exclusive=exclusive) or encoder
 
     def _fit_quietly(self, estimator: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
+        """Fit the classifier, without convergence warnings if it is the default one."""
         with warnings.catch_warnings():
             if self.estimator is None:
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -135,7 +136,7 @@ class ClassifierOutput(SupervisedHasher):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoredClassifier(Encoder):
-    """A fitted classifier and a code book; joblib and pickle can store it, a model file cannot.
+    """A fitted classifier and a code book. It can be stored by joblib, but not in a model file.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ class ScoredClassifier(Encoder):
     width : int
         Number of features.
     probability : bool
-        Hash probabilities, not decision values.
+        Whether probabilities are hashed, and not decision values.
     """
 
     estimator: Any
@@ -171,20 +172,22 @@ class ScoredClassifier(Encoder):
         return (self.probabilities(X) if self.probability else self.decision(X)) @ self.book + self.offset
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Probability of each class or tag."""
+        """The probability of each class or tag."""
         return _two_columns(self.estimator.predict_proba(X), len(X))
 
     def decision(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Decision value of each class or tag, less their mean."""
+        """The decision value of each class or tag, minus the mean of all of them."""
         values = _two_columns(self.estimator.decision_function(X), len(X))
         return values - values.mean(axis=1, keepdims=True)
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """Code books of one classifier side by side."""
+        """One encoder with the code books of all ``encoders`` side by side; they must share one classifier."""
         first = encoders[0]
         if any(e.estimator is not first.estimator or e.probability != first.probability for e in encoders):
-            raise ValueError("ScoredClassifier encoders must have the same classifier to be concatenated.")
+            raise ValueError(
+                "ScoredClassifier encoders must have the same classifier to be concatenated. Got different ones."
+            )
         return cls(
             estimator=first.estimator,
             book=np.hstack([encoder.book for encoder in encoders]),
@@ -193,12 +196,13 @@ class ScoredClassifier(Encoder):
             probability=first.probability,
         )
 
-    def _check(self) -> None:
-        raise ValueError("a ScoredClassifier encoder holds an estimator, which does not come from a model file")
+    def check(self) -> None:
+        """Refuse: a model file holds arrays only."""
+        raise ValueError("a ScoredClassifier encoder holds an estimator, which a model file cannot contain")
 
 
 def code_book(n_classes: int, n_bits: int, rng: np.random.Generator) -> NDArray[np.int8]:
-    """Code words of -1 and +1, shape (n_classes, n_bits): columns of random signs from rows of a Hadamard matrix.
+    """Code words of -1 and +1, shape (n_classes, n_bits): random rows and columns of a Hadamard matrix, random signs.
 
     >>> book = code_book(3, 8, np.random.default_rng(0)).astype(int)
     >>> (book @ book.T).tolist()
@@ -212,16 +216,17 @@ def code_book(n_classes: int, n_bits: int, rng: np.random.Generator) -> NDArray[
 
 
 def linear_form(encoder: ScoredClassifier, X: NDArray[Any], *, exclusive: bool) -> ClassScores | Linear | None:
-    """The same encoder as arrays, where the classifier's decision values are linear in the features, else None.
+    """The same encoder as arrays if the classifier's decision values are linear in the features, otherwise None.
 
-    Decision values at the mean and one step away from it along each feature give the hyperplanes; the training rows
-    tell whether they (and the probabilities by softmax or sigmoid) are right, whatever steps a pipeline has.
+    The hyperplanes are computed from the decision values at the mean and at one step from it along each feature. This
+    works for any pipeline. The scores of the training rows then show whether the hyperplanes, with softmax or sigmoid
+    for probabilities, give the same as the classifier.
     """
     if not hasattr(encoder.estimator, "decision_function"):
         return None
     mean, steps = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
     steps[steps == 0] = 1.0
-    # tags: each has its own sigmoid, so the mean over tags must not be taken off. Two classes have one margin
+    # probabilities of tags: each tag has its own sigmoid, so the mean over the tags must not be subtracted
     values = encoder.decision if exclusive or not encoder.probability else encoder.estimator.decision_function
     at_mean = np.asarray(values(mean[None]), dtype=np.float64).reshape(-1)
     weights = np.empty((len(at_mean), len(mean)))
@@ -251,6 +256,6 @@ def linear_form(encoder: ScoredClassifier, X: NDArray[Any], *, exclusive: bool) 
 
 
 def _two_columns(values: Any, n_rows: int) -> NDArray[np.float64]:
-    """Values (n, n_classes); the one margin of two classes becomes (-m, m)."""
+    """Values as an array (n, n_classes); a single margin m, for two classes, becomes the columns (-m, m)."""
     values = np.asarray(values, dtype=np.float64).reshape(n_rows, -1)
     return np.hstack([-values, values]) if values.shape[1] == 1 else values

@@ -11,6 +11,7 @@ from hashgrove.encoders import Kernel, Linear
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.numerics.ridge import Ridge
+from hashgrove.numerics.signs import nonzero_signs, signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import ClassLabels, Supervision
 
@@ -22,25 +23,26 @@ COLUMNS_PER_CLASS = 5
 class COSDISH(SupervisedHasher):
     """Codes of all points fitted to sampled columns of the pairwise label matrix, then hash functions by regression.
 
-    In each round some columns (points) are drawn. Their codes are updated bit by bit, each bit a binary quadratic
-    problem; then the codes of all other points in closed form, the sign of S times the codes of the columns, which
-    minimises the L1 error; and again.
+    Each round draws some columns of the label matrix S, that is, some points. It then alternates two updates: of the
+    codes of these points, bit by bit, where each bit is a binary quadratic problem; and of the codes of all other
+    points in closed form, as the sign of S times the codes of the columns, which minimises the L1 error.
 
     Parameters
     ----------
     n_bits : int
     n_columns : int or None
-        Columns of a round; None is n_bits, the authors' choice, and five a class at least.
+        Number of columns drawn per round. None means n_bits, the authors' choice, but at least five per class.
     n_rounds, n_alternations : int, default=10, 3
-        Draws of columns, and alternations in each.
+        Number of rounds, and of alternations in each round.
     n_anchors : int or None, default=None
         None: linear hash functions (ridge regression on standardised features), as in the paper. A number: ridge
-        regression on Gaussian features of that many anchors.
+        regression on Gaussian features around that many anchors.
     gamma : float or None
-        With anchors: width exp(-gamma d^2); None is 1 / (2 mean squared distance to an anchor).
+        With anchors: width of the kernel exp(-gamma d^2). None means 1 / (2 x mean squared distance to an anchor).
     ridge : float, default=1
+        Penalty on the squared weights in the ridge regression.
     min_shared : int, default=2
-        With a tag matrix: points that share this many tags are similar.
+        With tags: points that share at least this many tags are similar.
     random_state : int, RandomState or None
         Seed of the first codes, the columns and the anchors.
 
@@ -50,18 +52,19 @@ class COSDISH(SupervisedHasher):
     codes_ : ndarray of shape (n, n_bits)
         The codes, -1 and +1, that the hash functions were fitted to.
     objective_ : ndarray of shape (n_rounds, n_alternations, 2)
-        Mean squared error of the columns (q S_ij - inner product of codes)^2 / q^2 before and after the update of
-        the codes of the columns: the second is never larger.
+        Mean of (q S_ij - inner product of codes i and j)^2 / q^2 over the columns, with q = n_bits, before and after
+        the update of the codes of the columns. The second value is never larger.
 
     Notes
     -----
-    Dissimilar entries of S are not -1 but minus the number of similar ones over the number of dissimilar ones among
-    the columns (a public copy of the authors' code prints that ratio without the minus). Deviations: the paper turns
-    the quadratic problem into a clustering problem and solves that by a 2-approximation; here it is a one-flip descent
-    from the present bit and from the greedy sign, so the error of the step cannot rise. Each bit is fitted to what all
-    other bits leave, not to what the bits before it leave. A class without a column in the last round has no code of
-    its own, all such classes share one: with more classes than bits the authors' n_bits columns are too few.
-    The paper's second hash function, boosted trees, is not offered.
+    A dissimilar entry of S is not -1, but minus the ratio of the number of similar to the number of dissimilar entries
+    in the columns (a public copy of the authors' code prints that ratio without the minus).
+
+    Deviations: the paper turns the quadratic problem into a clustering problem and solves that by a 2-approximation.
+    Here it is solved by flips of single signs, from the present bit and from the greedy sign, so the error of the step
+    cannot increase. Each bit is fitted to the residual of all other bits, not only of the bits before it. All classes
+    without a column in the last round share one code, so with more classes than bits the authors' n_bits columns are
+    too few. The paper's second kind of hash function, boosted trees, is not offered.
 
     References
     ----------
@@ -113,7 +116,8 @@ class COSDISH(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear | Kernel:
-        B = np.where(rng.standard_normal((len(X), self.n_bits)) > 0, 1.0, -1.0)
+        """Find the codes of the training points round by round, then fit hash functions to them."""
+        B = signs(rng.standard_normal((len(X), self.n_bits)))
         n_classes = supervision.n_classes if isinstance(supervision, ClassLabels) else 0
         n_columns = self.n_columns or max(self.n_bits, COLUMNS_PER_CLASS * n_classes)
         objective = np.empty((self.n_rounds, self.n_alternations, 2))
@@ -127,7 +131,7 @@ class COSDISH(SupervisedHasher):
                 B[columns] = update_columns(S[columns], S[others], B[columns], B[others])
                 objective[round_number, alternation, 1] = _error(S, B, columns)
                 pull = S[others] @ B[columns]
-                B[others] = np.where(pull > 0, 1.0, np.where(pull < 0, -1.0, B[others]))
+                B[others] = nonzero_signs(pull, B[others])
         self.codes_ = B.astype(np.int8)
         self.objective_ = objective
         if self.n_anchors is None:
@@ -141,7 +145,7 @@ class COSDISH(SupervisedHasher):
 
 
 def balanced_columns(supervision: Supervision, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-    """S of all rows and these columns, dissimilar entries scaled so that both kinds weigh the same in sum."""
+    """S of all rows and these columns; dissimilar entries weigh at most as much in total as similar ones."""
     S = supervision.signs(np.arange(len(supervision)), columns)
     n_similar, n_dissimilar = np.count_nonzero(S > 0), np.count_nonzero(S < 0)
     if n_dissimilar > n_similar:
@@ -155,31 +159,31 @@ def update_columns(
     B_columns: NDArray[np.float64],
     B_others: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Codes of the columns, bit by bit with all other bits fixed: ||q S - B B_columns'||^2 never rises."""
+    """New codes of the columns, set bit by bit. The error ||q S - B B_columns'||^2 never increases."""
     B, n_bits = B_columns.copy(), B_columns.shape[1]
-    left_columns = n_bits * S_columns - B @ B.T
-    left_others = n_bits * S_others.T @ B_others - B @ (B_others.T @ B_others)  # (columns, bits)
+    residual_columns = n_bits * S_columns - B @ B.T
+    residual_others = n_bits * S_others.T @ B_others - B @ (B_others.T @ B_others)  # (columns, bits)
     overlap = B_others.T @ B_others
     for k in range(n_bits):
         bit = B[:, k].copy()
-        R = left_columns + np.outer(bit, bit)
-        np.fill_diagonal(R, 0.0)  # the square of a sign is 1 whatever the sign
-        linear = left_others[:, k] + overlap[k, k] * bit
+        R = residual_columns + np.outer(bit, bit)
+        np.fill_diagonal(R, 0.0)  # the square of a sign is always 1
+        linear = residual_others[:, k] + overlap[k, k] * bit
         B[:, k] = solve_quadratic(R, linear, bit)
-        left_columns = left_columns + np.outer(bit, bit) - np.outer(B[:, k], B[:, k])
-        left_others += np.outer(bit - B[:, k], overlap[k])
+        residual_columns = residual_columns + np.outer(bit, bit) - np.outer(B[:, k], B[:, k])
+        residual_others += np.outer(bit - B[:, k], overlap[k])
     return B
 
 
 def solve_quadratic(
     R: NDArray[np.float64], linear: NDArray[np.float64], start: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Signs z of large z'Rz + 2 linear'z: one-flip ascent from ``start`` and from the sign of ``linear``."""
+    """Signs z with a large z'Rz + 2 linear'z, found by flips of single signs from ``start`` and from sign(linear)."""
     best, best_value = start, -np.inf
-    for z in (start, np.where(linear > 0, 1.0, -1.0)):
+    for z in (start, signs(linear)):
         z, field = z.copy(), R @ z + linear
         while True:
-            gains = -z * field  # of a flip, up to a factor of 4; R has no diagonal
+            gains = -z * field  # gain of each flip, divided by 4; the diagonal of R is zero
             i = int(gains.argmax())
             if gains[i] <= 1e-9 * (1.0 + np.abs(field).max()):
                 break
@@ -192,4 +196,5 @@ def solve_quadratic(
 
 
 def _error(S: NDArray[np.float64], B: NDArray[np.float64], columns: NDArray[np.intp]) -> float:
+    """Mean squared error of the columns, relative to n_bits."""
     return float(np.mean((S - B @ B[columns].T / B.shape[1]) ** 2))

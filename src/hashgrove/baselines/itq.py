@@ -10,20 +10,21 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.principal import principal_directions
+from hashgrove.numerics.signs import signs
 from hashgrove.runtime.parameters import Constraint, Integer
 
 __all__ = ["ITQ", "quantising_rotation"]
 
 
 class ITQ(Hasher):
-    """PCA to ``n_bits`` dimensions and a rotation fitted by alternating signs and orthogonal Procrustes.
+    """PCA to ``n_bits`` dimensions, then a rotation fitted by alternating between signs and orthogonal Procrustes.
 
     Parameters
     ----------
     n_bits : int
-        At most the number of features: there are no more principal directions than that.
+        At most the number of features, which is the number of principal directions.
     n_iter : int
-        Iterations; the paper has 50.
+        Number of iterations; 50 in the paper.
     random_state : int, RandomState or None
         Seed of the first rotation.
 
@@ -31,7 +32,7 @@ class ITQ(Hasher):
     ----------
     encoder_ : Linear
     quantisation_error_ : ndarray of shape (n_iter,)
-        Mean over rows of ||sign(v R) - v R||^2 after each iteration; it never rises.
+        Mean over the rows v of ||sign(v R) - v R||^2 after each iteration. It never increases.
 
     References
     ----------
@@ -58,10 +59,11 @@ class ITQ(Hasher):
         self.random_state = random_state
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
-        """There are no more principal directions than features."""
+        """As many as there are principal directions: one per feature."""
         return n_features
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Linear:
+        """Find the principal directions and rotate them towards signs."""
         mean, directions = principal_directions(X, self.n_bits)
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
         rotation, self.quantisation_error_ = quantising_rotation(
@@ -74,10 +76,10 @@ class ITQ(Hasher):
 def quantising_rotation(
     projected: NDArray[np.float64], *, n_bits: int, n_iter: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A rotation R that brings ``projected`` near to signs, and the mean of ||sign(v R) - v R||^2 after each iteration.
+    """A rotation R that brings the rows v close to their signs, and the mean of ||sign(v R) - v R||^2 per iteration.
 
-    With fewer dimensions than bits, R turns the data within ``n_bits`` dimensions as if padded with zeros: its shape is
-    (n_dimensions, n_bits) and R R' = 1.
+    If the data have fewer dimensions than bits, they are rotated within ``n_bits`` dimensions as if they were padded
+    with zeros: R has shape (n_dimensions, n_bits), and R R' is the identity.
 
     >>> v = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     >>> R, errors = quantising_rotation(v, n_bits=2, n_iter=20, rng=np.random.default_rng(0))
@@ -88,12 +90,8 @@ def quantising_rotation(
     errors = np.empty(n_iter)
     rotated = projected @ rotation
     for iteration in range(n_iter):
-        left, _, right = np.linalg.svd(projected.T @ _signs(rotated), full_matrices=False)
+        left, _, right = np.linalg.svd(projected.T @ signs(rotated), full_matrices=False)
         rotation = left @ right
         rotated = projected @ rotation
-        errors[iteration] = np.square(_signs(rotated) - rotated).sum() / len(projected)
+        errors[iteration] = np.square(signs(rotated) - rotated).sum() / len(projected)
     return rotation, errors
-
-
-def _signs(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(scores > 0, 1.0, -1.0)

@@ -11,29 +11,30 @@ from hashgrove.encoders import Kernel
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.eigen import inverse_root
+from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 
 __all__ = ["KLSH"]
 
-EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it would be mostly rounding error
-ROUNDING = 1e-14  # for each point of a kernel matrix with a diagonal of 1
+EIGENVALUE_FLOOR = 1e-8  # share of the largest eigenvalue; directions below it are mostly rounding error
+ROUNDING = 1e-14  # rounding error of an eigenvalue, per point of the kernel matrix
 
 
 class KLSH(Hasher):
-    """Random hyperplanes in the space of a Gaussian kernel: the expected distance is the angle there.
+    """Random hyperplanes in the space of a Gaussian kernel: the expected code distance is the angle in that space.
 
-    A hyperplane there cannot be drawn by itself; it is built from a few of ``n_support`` training points, whitened by
-    the inverse square root of their kernel matrix, so that by the central limit theorem it is as good as Gaussian.
+    Such a hyperplane cannot be drawn directly. It is the sum of a few of ``n_support`` training points, whitened by the
+    inverse square root of their kernel matrix; by the central limit theorem it is approximately Gaussian.
 
     Parameters
     ----------
     n_bits : int
     n_support : int
-        Training points that the hyperplanes are built from, p in the paper, which has 300.
+        Number of training points that the hyperplanes are built from; p = 300 in the paper.
     subset_size : int
-        DistancesTo summed for one hyperplane, t in the paper, which has 30; at most half of the support is used.
+        Number of these points summed for one hyperplane; t = 30 in the paper. At most half of them are used.
     gamma : float, optional
-        The kernel is exp(-gamma ||x - s||^2); ``None`` is 1 / (2 x mean squared distance among the support).
+        The kernel is exp(-gamma ||x - s||^2); ``None`` means 1 / (2 x mean squared distance among these points).
     random_state : int, RandomState or None
         Seed of the draws.
 
@@ -43,11 +44,11 @@ class KLSH(Hasher):
 
     Notes
     -----
-    Cost: O(p^2 d + p^3 + n_bits p^2) to fit, whatever the number of points, and O(p (d + n_bits)) a row to encode.
-    There is no limit to the number of bits.
+    Fitting takes O(p^2 d + p^3 + n_bits p^2), whatever the number of training points. Encoding takes
+    O(p (d + n_bits)) per row. The number of bits is not limited.
 
-    The paper takes any kernel; here it is the Gaussian one, whose width the paper leaves open. The kernel is centred
-    on the support for training points and queries alike, which the paper assumes.
+    The paper allows any kernel. Here it is Gaussian, with a width that the paper does not specify. The paper assumes
+    that the kernel is centred; here it is centred on the support points, for training points and queries alike.
 
     References
     ----------
@@ -83,10 +84,11 @@ class KLSH(Hasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Kernel:
+        """Draw the support points and, for each bit, a subset of them; whiten the sums of the subsets."""
         n_support = min(self.n_support, len(X))
         subset_size = min(self.subset_size, n_support // 2)
         gamma = self.gamma
-        support = X[np.sort(rng.choice(len(X), size=n_support, replace=False))].astype(np.float64)
+        support = X[sample_rows(len(X), n_support, rng)].astype(np.float64)
         squared = DistancesTo(support).squared(support)
         if gamma is None:
             gamma = 1.0 / (2.0 * squared.mean()) if squared.any() else 1.0
@@ -97,7 +99,7 @@ class KLSH(Hasher):
         means = kernel.mean(axis=0)
         centred = kernel - means - means[:, None] + means.mean()
         weights = subsets @ inverse_root(centred, floor=EIGENVALUE_FLOOR, least=ROUNDING * n_support)
-        # sum_i w_i (k(x, s_i) - mean_j k(x, s_j) - mean_i + mean): the centring of k(x, .) is that of the weights
+        # the score is sum_i w_i (k(x, s_i) - mean_j k(x, s_j) - mean_i + mean), so centring k(x, .) centres the weights
         bias = weights.sum(axis=1) * means.mean() - weights @ means
         weights -= weights.mean(axis=1, keepdims=True)
         return Kernel(support=support, weights=weights, bias=bias, gamma=np.array(gamma, np.float64))

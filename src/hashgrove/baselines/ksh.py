@@ -13,39 +13,41 @@ from hashgrove.encoders import Kernel
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.eigen import whitening, with_fixed_signs
 from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.numerics.signs import signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import Supervision
 
 __all__ = ["KSH"]
 
-EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it are rounding error
-DENSE_EIGENPROBLEM = 200  # anchors up to which all of LAPACK is faster than Lanczos
-DOUBLINGS = 50
-SMALL_CHANGE = 1e-2  # of the objective of one bit, per labelled point: stop there
+EIGENVALUE_FLOOR = 1e-8  # share of the largest eigenvalue; directions below it are rounding error
+DENSE_EIGENPROBLEM = 200  # up to this many anchors LAPACK is faster than Lanczos
+DOUBLINGS = 50  # of the curvature within one gradient step, before the search gives up
+SMALL_CHANGE = 1e-2  # a bit is finished when its objective changes by less than this per labelled point
 
 
 class KSH(SupervisedHasher):
     """Kernel hash functions whose code inner products fit the pairwise labels of a labelled sample.
 
-    Bit after bit maximises h'Rh with R = n_bits S - (bits so far): first relaxed to a generalised eigenproblem, then
-    with the sign smoothed to tanh, by Nesterov's gradient method from there; the better of the two is kept.
+    Each bit h maximises h'Rh, where R = n_bits S - (sum of b b' over the bits b so far). The problem is first relaxed
+    to a generalised eigenproblem. From its solution Nesterov's gradient method continues, with the sign smoothed to
+    tanh. The better of the two solutions is kept.
 
     Parameters
     ----------
     n_bits : int
     n_anchors : int, default=300
-        Training points that carry a Gaussian, drawn at random; fewer where there are fewer rows.
+        Number of random training points that serve as centres of Gaussians; at most the number of rows.
     n_labelled : int or None, default=2000
-        Training points whose labels are used; None means all. With class labels time and memory grow linearly
-        with it, with tags or pairs a matrix of n_labelled x n_labelled is kept.
+        Number of training points whose labels are used; None means all. With class labels, time and memory grow
+        linearly with it; with tags or pairs, a matrix of shape (n_labelled, n_labelled) is kept.
     gamma : float or None
-        Width exp(-gamma d^2); None is 1 / (2 mean squared distance to an anchor).
+        Width of the kernel exp(-gamma d^2); None means 1 / (2 x mean squared distance to an anchor).
     max_iter : int, default=100
-        Gradient steps for a bit, at most.
+        Largest number of gradient steps per bit.
     min_shared : int, default=2
-        With a tag matrix: points that share this many tags are similar.
+        With tags: points that share at least this many tags are similar.
     random_state : int, RandomState or None
-        Seed of the anchors and of the labelled sample.
+        Seed of the anchors and the labelled sample.
 
     Attributes
     ----------
@@ -53,17 +55,17 @@ class KSH(SupervisedHasher):
     objective_ : ndarray of shape (n_bits,)
         Mean over labelled pairs of (S_ij - sum of the bits so far / n_bits)^2.
     gains_ : ndarray of shape (n_bits, 2)
-        h'Rh of each bit after the eigenproblem and after the gradient steps; the larger one was taken.
+        h'Rh of each bit after the eigenproblem and after the gradient steps; the larger one was kept.
     n_iter_ : int
-        Gradient steps of the bit that took most.
+        Number of gradient steps of the bit that took the most.
 
     Notes
     -----
     Deviations: the gradient steps are taken in the coordinates in which K'K is the identity, not on the weights of the
-    anchors themselves. The objective is the same, but there it is far better conditioned: in a trial (digits and 3,000
-    GIST points, 32 bits, one seed) 20 steps reached a lower value than 500 on the weights, so take this for a
-    stronger KSH than the published one. Directions of K'K
-    whose eigenvalues are below 1e-8 of the largest are left out (the authors' code fails where K'K is singular).
+    anchors. The objective is the same, but far better conditioned: in a trial (digits and 3,000 GIST points, 32 bits,
+    one seed) 20 steps reached a lower value than 500 steps on the weights. So this is a stronger KSH than the published
+    one. Directions of K'K with eigenvalues below 1e-8 of the largest are left out (the authors' code fails if K'K is
+    singular).
 
     References
     ----------
@@ -110,16 +112,16 @@ class KSH(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Kernel:
+        """Learn bit after bit: solve the relaxed problem, improve it by gradient steps, keep the better solution."""
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = supervision.draw(self.n_labelled, rng)
         K, S = anchors.features(X[rows]), supervision.similarity(rows)
         n_rows, n_bits = len(rows), self.n_bits
 
-        whitener = whitening(K.T @ K, floor=EIGENVALUE_FLOOR, driver="evr") * np.sqrt(
-            n_rows
-        )  # coordinates in which K'K is n_rows times the identity
+        # coordinates in which K'K is n_rows times the identity
+        whitener = whitening(K.T @ K, floor=EIGENVALUE_FLOOR, driver="evr") * np.sqrt(n_rows)
         projected = K @ whitener
-        M = n_bits * (projected.T @ (S @ projected))  # of the generalised eigenproblem, updated bit by bit
+        M = n_bits * (projected.T @ (S @ projected))  # matrix of the generalised eigenproblem, updated for each bit
         start = rng.standard_normal(len(M))
         bits = np.empty((n_rows, n_bits))
         weights = np.empty((n_bits, K.shape[1]))
@@ -138,7 +140,7 @@ class KSH(SupervisedHasher):
             n_iter = max(n_iter, len(values) - 1)
             candidates = []
             for weight in (relaxed, smooth):
-                h = np.where(projected @ weight > 0, 1.0, -1.0)
+                h = signs(projected @ weight)
                 candidates.append((float(h @ residual(h)), whitener @ weight, h))
             gains[r] = candidates[0][0], candidates[1][0]
             gain, weights[r], bits[:, r] = candidates[int(gains[r, 1] > gains[r, 0])]
@@ -154,7 +156,7 @@ class KSH(SupervisedHasher):
 def smoothed(
     K: NDArray[np.float64], residual: Any, projections: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
-    """-v'Rv with v = tanh(K a / 2), the paper's 2 / (1 + exp(-t)) - 1, and its gradient in a, from K a."""
+    """-v'Rv and its gradient in a, given K a. Here v = tanh(K a / 2), which is the paper's 2 / (1 + exp(-t)) - 1."""
     v = np.tanh(0.5 * projections)
     Rv = residual(v)
     return float(-v @ Rv), -(Rv * (1.0 - v**2)) @ K
@@ -163,9 +165,9 @@ def smoothed(
 def descend(
     K: NDArray[np.float64], residual: Any, start: NDArray[np.float64], *, max_iter: int
 ) -> tuple[NDArray[np.float64], list[float]]:
-    """Nesterov's method with a step that is halved until the quadratic bound holds; the weight and the values.
+    """Nesterov's method; each step is halved until the quadratic bound holds. Returns the weight and the values.
 
-    Points of the search are kept as (a, K a): what is linear in a needs no product with K anew.
+    Points of the search are stored as (a, K a), so that linear combinations of them need no new product with K.
     """
     now = before = np.concatenate([start, K @ start])
     n = len(start)
@@ -194,6 +196,7 @@ def descend(
 
 
 def _top_eigenvector(M: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The unit eigenvector of the largest eigenvalue of a symmetric matrix."""
     n = len(M)
     if n <= DENSE_EIGENPROBLEM:
         vector = eigh(M, subset_by_index=(n - 1, n - 1))[1][:, 0]

@@ -14,7 +14,9 @@ __all__ = ["LSH"]
 
 
 class LSH(Hasher):
-    """Random Gaussian hyperplanes through the mean of the data: the expected distance is the angle around it.
+    """Random Gaussian hyperplanes through the mean of the data.
+
+    The expected distance of two codes is proportional to the angle between the two points, seen from the mean.
 
     Parameters
     ----------
@@ -42,6 +44,7 @@ class LSH(Hasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Linear:
+        """Draw the hyperplanes and move them to the mean of the rows."""
         weights = rng.standard_normal((self.n_bits, X.shape[1]))
         return Linear(weights=weights, bias=-weights @ np.asarray(X.mean(axis=0, dtype=np.float64)).ravel())
 

@@ -17,62 +17,67 @@ from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number
 
 __all__ = ["MDSH"]
 
-MAX_ROWS = 20_000  # for the density along one direction, evenly spaced: 50 bins need no more
+MAX_ROWS = 20_000  # evenly spaced rows that the histograms are made from; 50 bins do not need more
 SIGMA_ROWS, SIGMA_NEIGHBOURS = 1000, 50
-OUTLIERS = 2.5  # percent, cut off at either end of a direction
-DENSITY_FLOOR = 0.1  # of the mean density, so that an empty bin divides nothing by zero
-MIN_WEIGHT = 0.1  # of the largest eigenvalue; eigenfunctions below it give no bit
+OUTLIERS = 2.5  # percent of the rows that are ignored at each end of a direction
+DENSITY_FLOOR = 0.1  # share of the mean density that is added to each bin, to avoid a division by zero
+MIN_WEIGHT = 0.1  # share of the largest eigenvalue; eigenfunctions below it give no bit
 
 
-class _Function(NamedTuple):
-    """A product of eigenfunctions of different directions, as (direction, number); its eigenvalue is the product."""
+class _Eigenfunction(NamedTuple):
+    """A product of eigenfunctions of different directions; its eigenvalue is the product of theirs.
 
-    weight: float
+    Each factor is (direction, number of the eigenfunction along that direction).
+    """
+
+    eigenvalue: float
     factors: tuple[tuple[int, int], ...]
 
 
 class MDSH(Hasher):
     """The eigenfunctions of the Gaussian affinity with the largest eigenvalues, thresholded.
 
-    Where the principal components are independent, an eigenfunction of the affinity exp(-||x - y||^2 / 2 sigma^2) is a
-    product of eigenfunctions of single directions, and its eigenvalue is the product of theirs. Those of a direction
-    are found numerically from a histogram.
+    If the principal components are independent, an eigenfunction of the affinity exp(-||x - y||^2 / 2 sigma^2) is a
+    product of eigenfunctions of single directions, and its eigenvalue is the product of their eigenvalues. The
+    eigenfunctions along one direction are computed numerically from a histogram.
 
     Parameters
     ----------
     n_bits : int
     products : bool
-        Whether products of several directions become bits, too. ``False``, as in the authors' code: a code
-        holds the single-direction bits only, because the sign of a product is known from its factors.
+        Whether eigenfunctions of several directions become bits, too. With ``False``, as in the authors' code, a code
+        holds the bits of single directions only, because these determine the sign of a product.
     sigma : float, optional
-        Width of the affinity, in units of the features; ``None`` is the mean distance to the 50th neighbour, over at
+        Width of the affinity, in units of the features; ``None`` means the mean distance to the 50th neighbour, over at
         most 1000 evenly spaced rows.
     n_bins : int
-        Bins of a histogram.
+        Number of bins of each histogram.
     random_state : int, RandomState or None
-        Not used: nothing here is random. It is there so that all hashers can be made alike.
+        Not used, since nothing is random here. All hashers have this parameter.
 
     Attributes
     ----------
     encoder_ : Tabulated
     eigenvalues_ : float64 array of shape (n_bits,)
-        Of the affinity, the constant function's being 1: the weight that the paper gives to each bit.
+        Eigenvalue of each bit, relative to that of the constant function: the weight that the paper gives to the bit.
     directions_ : list of tuples
-        Principal directions of each bit, one number each unless ``products``.
+        Numbers of the principal directions that each bit depends on: one, or several with ``products``.
     sigma_ : float
+        The width that was used.
 
     Notes
     -----
-    Cost: O(n d^2 + d^3) for the covariance matrix, O(d n_bins^3) for the eigenfunctions; O(n_bits d) a row to encode,
-    with ``products`` up to log2(n_bits) times that. There is no limit to the number of bits.
+    Fitting takes O(n d^2 + d^3) for the principal directions and O(d n_bins^3) for the eigenfunctions. Encoding takes
+    O(n_bits d) per row, with ``products`` up to log2(n_bits) times that. The number of bits is not limited.
 
-    Codes are compared by the plain Hamming distance, as by every index here and as in comparisons with other methods;
-    the paper itself ranks by a weighted one, prod_d (1 + sum_i w_i a_i b_i) over the bits i of each direction d, which
-    counts all products of directions without storing them; `eigenvalues_` and `directions_` are what it needs.
+    Codes are compared by the plain Hamming distance, as every index here does and as in comparisons with other methods.
+    The paper itself ranks by the weighted similarity prod_d (1 + sum_i w_i a_i b_i) over the bits i of each direction
+    d, which takes account of all products of directions without storing them. `eigenvalues_` and `directions_` hold
+    what it needs.
 
-    Bits are thresholded at the median. Where fewer than n_bits eigenfunctions have a weight above 0.1, each is
+    Bits are thresholded at the median. If fewer than n_bits eigenfunctions have a weight above 0.1, each of them is
     thresholded several times, at evenly spaced quantiles, much as in the authors' code (which pools the quantiles of
-    all functions). That code has a fixed ``sigma`` of 0.1 as its default, whatever the scale of the data.
+    all functions). The default ``sigma`` of that code is 0.1, whatever the scale of the data.
 
     References
     ----------
@@ -117,20 +122,21 @@ class MDSH(Hasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Tabulated:
+        """Find the eigenfunctions along each principal direction, and threshold those of the largest eigenvalues."""
         n_bits = self.n_bits
         mean, directions = principal_directions(X, X.shape[1])
         rows = X[_spread(len(X), MAX_ROWS)]
         projected = Linear(weights=directions, bias=-directions @ mean).scores(rows)
         self.sigma_ = _neighbour_distance(rows) if self.sigma is None else float(self.sigma)
         low, high = np.percentile(projected, [OUTLIERS, 100 - OUTLIERS], axis=0)
-        high = np.where(high - low > 1e-9 * (high - low).max(), high, low)  # narrower than that is constant
+        high = np.where(high - low > 1e-9 * (high - low).max(), high, low)  # a narrower direction counts as constant
         used = np.flatnonzero(high > low)
-        if not used.size:  # all rows are the same: any function of them is constant
+        if not used.size:  # all rows are equal, so any function of them is constant
             used, high = np.arange(1), low + 1.0
         tables = {
             int(d): _eigenfunctions(projected[:, d], low[d], high[d], self.sigma_, n_bins=self.n_bins) for d in used
         }
-        functions = _largest({d: weights for d, (weights, _) in tables.items()}, n_bits, products=self.products)
+        functions = _largest({d: values for d, (values, _) in tables.items()}, n_bits, products=self.products)
         rounds = -(-n_bits // len(functions))
         bits: list[Tabulated] = []
         for quantile in sorted(np.arange(1, rounds + 1) / (rounds + 1), key=lambda q: abs(q - 0.5)):
@@ -149,17 +155,18 @@ class MDSH(Hasher):
                     )
                 )
         chosen = (functions * rounds)[:n_bits]
-        self.eigenvalues_ = np.array([function.weight for function in chosen])
+        self.eigenvalues_ = np.array([function.eigenvalue for function in chosen])
         self.directions_ = [tuple(d for d, _ in function.factors) for function in chosen]
         return Tabulated.concatenate(bits)
 
 
 def _spread(n: int, most: int) -> NDArray[np.intp]:
-    """Numbers of at most ``most`` evenly spaced rows of n."""
+    """The numbers of at most ``most`` evenly spaced rows out of n."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp))
 
 
 def _neighbour_distance(X: NDArray[Any]) -> float:
+    """Mean distance of evenly spaced rows to their 50th nearest neighbour."""
     queries = _spread(len(X), SIGMA_ROWS)
     k = min(SIGMA_NEIGHBOURS, len(X) - 1)
     points, parts = DistancesTo(X), np.array_split(queries, min(20, len(queries)))
@@ -170,10 +177,10 @@ def _neighbour_distance(X: NDArray[Any]) -> float:
 def _eigenfunctions(
     x: NDArray[np.float64], low: float, high: float, sigma: float, *, n_bins: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvalues of the affinity along one direction, falling, and the functions at the bins' centres.
+    """Eigenvalues of the affinity along one direction, in descending order, and the eigenfunctions at the bin centres.
 
-    The generalised eigenproblem (D - P W P) g = lambda P E g of Fergus et al. (equation 2), with P the density, W the
-    affinity between bins, and D and P E (which are equal) the row sums of P W P; the affinity's eigenvalue is
+    They solve the generalised eigenproblem (D - P W P) g = lambda P E g of Fergus et al. (equation 2). P is the
+    density, W the affinity between bins, and D = P E holds the row sums of P W P. The eigenvalue of the affinity is
     1 - lambda. The constant function is left out.
     """
     knots = np.linspace(low, high, n_bins)
@@ -186,29 +193,29 @@ def _eigenfunctions(
     return values[-2::-1], with_fixed_signs(vectors.T[-2::-1]) / root
 
 
-def _largest(weights: dict[int, NDArray[np.float64]], n_functions: int, *, products: bool) -> list[_Function]:
+def _largest(eigenvalues: dict[int, NDArray[np.float64]], n_functions: int, *, products: bool) -> list[_Eigenfunction]:
     """The eigenfunctions of all directions with the largest eigenvalues, largest first.
 
-    Of a product each part is at least as large as the whole, so the best of some directions suffice to find the best
-    of one more.
+    No eigenvalue is above 1, so no product is larger than any of its factors. Directions can therefore be added one by
+    one: the best functions so far suffice to find the best functions with one more direction.
     """
-    constant = _Function(1.0, ())
-    best: list[_Function] = []
-    for direction, values in weights.items():
+    constant = _Eigenfunction(1.0, ())
+    best: list[_Eigenfunction] = []
+    for direction, values in eigenvalues.items():
         start = [constant, *best] if products else [constant]
-        least = best[-1].weight if len(best) == n_functions else 0.0
+        least = best[-1].eigenvalue if len(best) == n_functions else 0.0
         best += [
-            _Function(function.weight * float(value), (*function.factors, (direction, i)))
+            _Eigenfunction(function.eigenvalue * float(value), (*function.factors, (direction, i)))
             for i, value in enumerate(values[:n_functions])
             for function in start
-            if function.weight * value > least
+            if function.eigenvalue * value > least
         ]
-        best = sorted(best, key=lambda function: -function.weight)[:n_functions]
-    return [function for function in best if function.weight > MIN_WEIGHT * best[0].weight]
+        best = sorted(best, key=lambda function: -function.eigenvalue)[:n_functions]
+    return [function for function in best if function.eigenvalue > MIN_WEIGHT * best[0].eigenvalue]
 
 
 def _centred(
     values: NDArray[np.float64], x: NDArray[np.float64], low: float, high: float, quantile: float
 ) -> NDArray[np.float64]:
-    """The function less its quantile over the rows."""
+    """The tabulated function minus its quantile over the rows."""
     return values - np.quantile(np.interp(x, np.linspace(low, high, len(values)), values), quantile)

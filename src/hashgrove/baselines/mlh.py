@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import Linear
 from hashgrove.hasher import SupervisedHasher
+from hashgrove.numerics.signs import signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.runtime.threads import chunks
 from hashgrove.supervision import Affinity, Supervision
@@ -20,46 +21,50 @@ ROWS_PER_CHUNK = 8192
 
 
 class MLH(SupervisedHasher):
-    """Hyperplanes through the mean that keep similar pairs within ``rho`` bits and dissimilar ones beyond it.
+    """Hyperplanes through the mean that keep similar pairs within ``rho`` bits and dissimilar pairs beyond.
 
-    A pair at distance m costs max(m - rho + 1, 0) if similar and lam max(rho - m + 1, 0) if dissimilar. Stochastic
-    gradient descent with momentum on the paper's upper bound of it: for each pair, loss-adjusted inference finds the
-    two codes of largest score plus epsilon times loss, exactly, by sorting the bits.
+    A pair at distance m costs max(m - rho + 1, 0) if it is similar and lam max(rho - m + 1, 0) if it is dissimilar. The
+    paper's upper bound of this loss is minimised by stochastic gradient descent with momentum. For each pair,
+    loss-adjusted inference finds the two codes with the largest score plus epsilon times loss, exactly, by sorting the
+    bits.
 
     Parameters
     ----------
     n_bits : int
     rho : int or None
-        None is n_bits / 4, rounded, at least 1.
+        None means n_bits / 4, rounded, but at least 1.
     lam : float, default=0.5
-        Weight of dissimilar pairs (the paper's lambda).
+        Weight of dissimilar pairs, lambda in the paper.
     epsilon : float or None
-        Weight of the loss against the score in the bound; None is 1 / n_bits.
+        Weight of the loss relative to the score in the bound; None means 1 / n_bits.
     n_iter : int, default=20
-        Epochs; the step falls linearly to 0 over them.
+        Number of epochs. The step size decreases linearly to 0.
     n_pairs : int, default=20000
-        Pairs of an epoch, half of them similar.
+        Number of pairs per epoch, half of them similar.
     batch_size : int, default=100
+        Number of pairs per gradient step.
     learning_rate, momentum : float, default=1, 0.9
+        Step size of the first epoch, and share of the previous step that is added to each step.
     n_similar, n_dissimilar : int, default=50
-        Neighbours of each point that pairs are drawn from.
+        Number of neighbours of each point that the pairs are drawn from.
     min_shared : int, default=2
-        With a tag matrix: points that share this many tags are similar.
+        With tags: points that share at least this many tags are similar.
     random_state : int, RandomState or None
+        Seed of the first hyperplanes and the pairs.
 
     Attributes
     ----------
     encoder_ : Linear
     loss_ : ndarray of shape (n_iter,)
-        Mean loss of the pairs of each epoch, each before its step.
+        Mean loss over the pairs of each epoch; the loss of a pair is taken just before the step that uses it.
     bound_ : ndarray of shape (n_iter,)
-        Mean of the upper bound of epsilon times the loss that is descended; it is never below epsilon times loss_.
+        Mean of the upper bound that is minimised. It is never below epsilon times ``loss_``.
 
     Notes
     -----
-    Features are centred and divided by their mean norm; rows of the weights keep unit length, as in the paper (the
-    authors' later code has weight decay instead). Deviations: no hyper-parameter is chosen by validation, and
-    features are not reduced by PCA first.
+    Features are centred and divided by their mean norm. The weights of each hyperplane keep unit length, as in the
+    paper (the authors' later code has weight decay instead). Deviations: no hyper-parameter is chosen by validation,
+    and the features are not reduced by PCA first.
 
     References
     ----------
@@ -123,6 +128,7 @@ class MLH(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
+        """Minimise the bound by stochastic gradient descent, from random hyperplanes."""
         pairs = supervision.affinity(
             n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=int(rng.integers(2**31))
         )
@@ -144,7 +150,7 @@ class MLH(SupervisedHasher):
                 left, right = ((X[rows] - mean) / scale for rows in (first, second))
                 a, b = left @ W.T, right @ W.T
                 bits_a, bits_b, distance = adjusted_codes(a, b, table[similar])
-                signs_a, signs_b = _signs(a), _signs(b)
+                signs_a, signs_b = signs(a), signs(b)
                 gradient = (signs_a - bits_a).T @ left + (signs_b - bits_b).T @ right
                 step = self.momentum * step + rate / self.batch_size * gradient
                 W = _unit_rows(W + step)
@@ -160,7 +166,7 @@ class MLH(SupervisedHasher):
 
 
 def pair_losses(n_bits: int, *, rho: int, lam: float) -> NDArray[np.float64]:
-    """Loss of a dissimilar (row 0) and of a similar pair (row 1) at each distance from 0 to ``n_bits``.
+    """The loss of a dissimilar pair (row 0) and a similar pair (row 1) at each distance from 0 to ``n_bits``.
 
     >>> pair_losses(4, rho=2, lam=0.5).tolist()
     [[1.5, 1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0, 3.0]]
@@ -172,10 +178,11 @@ def pair_losses(n_bits: int, *, rho: int, lam: float) -> NDArray[np.float64]:
 def adjusted_codes(
     a: NDArray[np.float64], b: NDArray[np.float64], losses: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Codes g and h of largest g'a + h'b + loss(distance of g and h) for each pair, and that distance.
+    """For each pair, the codes g and h with the largest g'a + h'b + loss(distance of g and h), and that distance.
 
-    ``a`` and ``b`` are (n, n_bits), ``losses`` (n, n_bits + 1). A bit that is equal in both contributes |a + b| at
-    best, one that differs |a - b|; so with m different bits those with the largest gain differ.
+    ``a`` and ``b`` have shape (n, n_bits), ``losses`` has shape (n, n_bits + 1). A bit that is equal in both codes
+    contributes at most |a + b|, a bit that differs at most |a - b|. So if m bits differ, they are the m bits with the
+    largest |a - b| - |a + b|.
     """
     gain = np.abs(a - b) - np.abs(a + b)
     order = np.argsort(-gain, axis=1, kind="stable")
@@ -184,20 +191,28 @@ def adjusted_codes(
     distance = np.argmax(totals + losses, axis=1)
     differs = np.empty(gain.shape, dtype=bool)
     np.put_along_axis(differs, order, np.arange(gain.shape[1]) < distance[:, None], axis=1)
-    codes_a = _signs(np.where(differs, a - b, a + b))
+    codes_a = signs(np.where(differs, a - b, a + b))
     return codes_a, np.where(differs, -codes_a, codes_a), distance
 
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """Runs of neighbours of the points that have any: (points, first place, end) for similar and for dissimilar."""
+    """The pairs of an affinity, in a form that random pairs can be drawn from.
+
+    Attributes
+    ----------
+    indices : uint32 array
+        The neighbours of all points.
+    runs : two tuples (points, starts, ends), for similar and for dissimilar pairs
+        The points that have such neighbours, and where in ``indices`` these are.
+    """
 
     indices: NDArray[np.uint32]
     runs: tuple[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]], ...]
 
     @classmethod
     def of(cls, pairs: Affinity) -> PairSource:
-        """Source of the pairs of an affinity."""
+        """The source that draws from the pairs of an affinity."""
         runs = []
         for start, end in ((pairs.indptr[:-1], pairs.first_dissimilar), (pairs.first_dissimilar, pairs.indptr[1:])):
             points = np.flatnonzero(end > start)
@@ -207,7 +222,7 @@ class PairSource:
     def draw(
         self, n_pairs: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """Pairs (first, second, 1 if similar else 0), half of each kind where there are both."""
+        """Draw pairs as (first, second, 1 if similar else 0); half of them are similar if there are both kinds."""
         n_similar = n_pairs // 2
         if not (len(self.runs[0][0]) and len(self.runs[1][0])):
             n_similar = n_pairs if len(self.runs[0][0]) else 0
@@ -219,10 +234,6 @@ class PairSource:
                 second.append(self.indices[rng.integers(start[chosen], end[chosen])].astype(np.intp))
         similar = (np.arange(n_pairs) < n_similar).astype(np.intp)
         return np.concatenate(first), np.concatenate(second), similar
-
-
-def _signs(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(values > 0, 1.0, -1.0)
 
 
 def _unit_rows(W: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Supervised discrete hashing (Shen et al., CVPR 2015): codes that a linear classifier can read, without relaxation."""
+"""Supervised discrete hashing (Shen et al., CVPR 2015): codes from which a linear map predicts the labels."""
 
 from __future__ import annotations
 
@@ -11,50 +11,51 @@ from hashgrove.encoders import Kernel
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.numerics.ridge import Ridge
+from hashgrove.numerics.signs import nonzero_signs, signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import Supervision
 
 __all__ = ["SDH"]
 
-SWEEPS = 10  # of the coordinate descent in one B-step, at most
+SWEEPS = 10  # largest number of sweeps of coordinate descent in one B-step
 
 
 class SDH(SupervisedHasher):
     """Codes B from which a linear map W predicts the labels, and kernel hash functions that give B.
 
-    It minimises ||Y - B W||^2 + regularisation ||W||^2 + nu (||B - F(X)||^2 + ridge ||P||^2) with F(X) = K P + bias, in
-    turn over P (F-step), W (G-step) and B (B-step: discrete cyclic coordinate descent, each bit of all points in
-    closed form).
+    It minimises ||Y - B W||^2 + regularisation ||W||^2 + nu (||B - F(X)||^2 + ridge ||P||^2), where F(X) = K P + bias.
+    It alternates between P (F-step), W (G-step) and B (B-step: discrete cyclic coordinate descent, which sets one bit
+    of all points at a time, in closed form). The codes B are never relaxed to real numbers.
 
     Parameters
     ----------
     n_bits : int
     n_anchors : int, default=1000
-        Training points that carry a Gaussian. The features take 8 n n_anchors bytes.
+        Number of random training points that serve as centres of Gaussians. Their features take 8 n n_anchors bytes.
     n_labelled : int or None
-        Training points to learn from, drawn at random; None means all.
+        Number of random training points to learn from; None means all.
     gamma : float or None
-        Width exp(-gamma d^2); None is 1 / (2 mean squared distance to an anchor).
+        Width of the kernel exp(-gamma d^2); None means 1 / (2 x mean squared distance to an anchor).
     n_iter : int, default=5
-        Rounds of the three steps.
+        Number of rounds of the three steps.
     regularisation, nu, ridge : float, default=1, 1e-5, 1e-2
-        Of the authors' demo.
+        Weights of the terms above; the defaults are those of the authors' demo.
     random_state : int, RandomState or None
-        Seed of the anchors, of the sample and of the first codes.
+        Seed of the anchors, the sample and the first codes.
 
     Attributes
     ----------
     encoder_ : Kernel
     codes_ : int8 array of shape (n, n_bits)
-        The codes, -1 and +1, of the points learned from, that the hash functions were fitted to.
+        The codes, -1 and +1, that the hash functions were fitted to, of the n points that were learned from.
     objective_ : ndarray of shape (n_iter + 1,)
-        The objective per point before the first round and after each; it never rises.
+        The objective per point, before the first round and after each round. It never increases.
 
     Notes
     -----
-    Deviations: the l2 loss only (the paper has a hinge loss, too). The bias is not penalised. The width of the kernel
-    comes from the data; the authors set 0.4 for their normalised features. A tag matrix is Y as it is, so
-    ``min_shared`` plays no part.
+    Deviations: there is only the l2 loss (the paper also has a hinge loss), the bias is not penalised, and the width of
+    the kernel comes from the data (the authors set 0.4 for their normalised features). Tags are used as Y directly, so
+    there is no ``min_shared``.
 
     References
     ----------
@@ -107,15 +108,16 @@ class SDH(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Kernel:
+        """Alternate between the G-step, the F-step and the B-step, from random codes."""
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = supervision.draw(self.n_labelled, rng)
         Y = supervision.indicator()[rows]
         K = anchors.features(X[rows])
-        centre = K.mean(axis=0)  # not 0 where not all points are learned from
+        centre = K.mean(axis=0)  # not 0 if only a sample of the points is learned from
         K -= centre
         regression = Ridge(K, self.ridge)
 
-        B = np.where(rng.standard_normal((len(rows), self.n_bits)) > 0, 1.0, -1.0)
+        B = signs(rng.standard_normal((len(rows), self.n_bits)))
         objective = np.empty(self.n_iter + 1)
         for iteration in range(self.n_iter + 1):
             W = np.linalg.solve(B.T @ B + self.regularisation * np.eye(self.n_bits), B.T @ Y)  # G-step
@@ -134,12 +136,12 @@ class SDH(SupervisedHasher):
 
 
 def code_step(B: NDArray[np.float64], Q: NDArray[np.float64], G: NDArray[np.float64]) -> None:
-    """Minimise tr(B G B') - 2 tr(B Q') over signs B in place, bit after bit, until a sweep changes nothing."""
+    """Minimise tr(B G B') - 2 tr(B Q') over signs B, in place: bit after bit, until a sweep changes nothing."""
     for _ in range(SWEEPS):
         changed = False
         for k in range(B.shape[1]):
             pull = Q[:, k] - B @ G[:, k] + G[k, k] * B[:, k]
-            bit = np.where(pull > 0, 1.0, np.where(pull < 0, -1.0, B[:, k]))
+            bit = nonzero_signs(pull, B[:, k])
             changed = changed or not np.array_equal(bit, B[:, k])
             B[:, k] = bit
         if not changed:

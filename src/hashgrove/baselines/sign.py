@@ -1,4 +1,4 @@
-"""Sign thresholds: one bit a dimension, the way in which embeddings are binarised in practice."""
+"""Sign thresholds: one bit per dimension, which is how embeddings are binarised in practice."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from hashgrove.runtime.parameters import Constraint, Flag, OneOf
 
 __all__ = ["SignThreshold"]
 
-MEDIAN_COLUMNS = 64  # at a time
+MEDIAN_COLUMNS = 64  # number of columns whose medians are computed at a time
 
 
 class SignThreshold(Hasher):
-    """Bit j is one where dimension j is above a threshold, for the first ``n_bits`` dimensions.
+    """Bit j is one if dimension j is above a threshold, for the first ``n_bits`` dimensions.
 
     Parameters
     ----------
     n_bits : int
-        At most the number of features. Fewer are the first ones, which is right for embeddings whose first
-        dimensions matter most (Matryoshka embeddings), and with ``pca``.
+        At most the number of features. If it is smaller, only the first dimensions are used. That suits ``pca`` and
+        embeddings whose first dimensions matter most (Matryoshka embeddings).
     threshold : {"mean", "median", "zero"}
-        Of each dimension, over the training data; ``"zero"`` is for embeddings that are centred by their nature.
+        Threshold of each dimension: its mean or median over the training rows, or zero, for embeddings that are centred
+        already.
     pca : bool
-        Take the principal components, largest first, instead of the dimensions as they are (known as PCAH).
+        Whether to use the principal components, largest first, instead of the dimensions themselves (known as PCAH).
     random_state : int, RandomState or None
-        Not used: nothing here is random. It is there so that all hashers can be made alike.
+        Not used, since nothing is random here. All hashers have this parameter.
 
     Attributes
     ----------
@@ -38,7 +39,7 @@ class SignThreshold(Hasher):
 
     Notes
     -----
-    Cost: O(n n_bits) to fit, O(n d^2 + d^3) with ``pca``, and O(n_bits d) a row to encode.
+    Fitting takes O(n n_bits), or O(n d^2 + d^3) with ``pca``. Encoding takes O(n_bits d) per row.
 
     Examples
     --------
@@ -62,10 +63,11 @@ class SignThreshold(Hasher):
         self.random_state = random_state
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
-        """One a dimension."""
+        """One per dimension."""
         return n_features
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Linear:
+        """Choose the dimensions or principal components, and compute their thresholds."""
         n_bits = self.n_bits
         weights = principal_directions(X, n_bits)[1] if self.pca else np.eye(n_bits, X.shape[1])
         return Linear(weights=weights, bias=-self._thresholds(X, weights))

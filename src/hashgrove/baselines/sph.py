@@ -13,38 +13,38 @@ from hashgrove.numerics.principal import principal_directions
 
 __all__ = ["SPH"]
 
-SPAN_FLOOR = 1e-9  # of the widest direction; a direction narrower than that is constant
+SPAN_FLOOR = 1e-9  # share of the widest direction; a narrower direction counts as constant
 
 
 class SPH(Hasher):
-    """The eigenfunctions of the graph Laplacian for data uniform in a box, thresholded at zero.
+    """The eigenfunctions of the graph Laplacian for data that are uniform in a box, thresholded at zero.
 
-    The box is that of the principal components. On an interval from a to b the eigenfunctions are cosines of
-    k half waves, and the larger k / (b - a), the larger the eigenvalue; the ``n_bits`` smallest ones are taken, over
-    all directions. A wide direction so gives several bits, with more and more waves.
+    The box bounds the principal components. On an interval from a to b the eigenfunctions are cosines with k half
+    waves, and their eigenvalues increase with k / (b - a). The ``n_bits`` functions with the smallest eigenvalues over
+    all directions become the bits. So a wide direction gives several bits, with an increasing number of waves.
 
     Parameters
     ----------
     n_bits : int
     random_state : int, RandomState or None
-        Not used: nothing here is random. It is there so that all hashers can be made alike.
+        Not used, since nothing is random here. All hashers have this parameter.
 
     Attributes
     ----------
     encoder_ : Sinusoid
     modes_ : int array of shape (n_bits, 2)
-        Principal direction and number of half waves of each bit.
+        The principal direction and the number of half waves of each bit.
     eigenvalues_ : float64 array of shape (n_bits,)
-        (pi k / (b - a))^2, rising; the paper's 1 - exp(-eps^2 / 2 x this) has the same order for any eps.
+        (pi k / (b - a))^2, in ascending order; the paper's 1 - exp(-eps^2 / 2 x this) has the same order for any eps.
 
     Notes
     -----
-    Cost: O(n d^2 + d^3) to fit (the covariance matrix) and O(n_bits d) a row to encode. There is no limit to the
-    number of bits.
+    Fitting takes O(n d^2 + d^3) for the principal directions. Encoding takes O(n_bits d) per row. The number of bits is
+    not limited.
 
-    As in the authors' code the box is that of the smallest and the largest value, min(n_bits, d) directions are
-    used, and products of eigenfunctions of several directions are left out (see `MDSH` for these). Outside the box the
-    waves go on.
+    As in the authors' code, the box reaches from the smallest to the largest value, min(n_bits, d) directions are used,
+    and products of eigenfunctions of several directions are left out (`MDSH` has these). Outside the box the waves
+    continue.
 
     References
     ----------
@@ -68,17 +68,19 @@ class SPH(Hasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Sinusoid:
+        """Choose the waves with the smallest eigenvalues along the principal directions."""
         n_bits = self.n_bits
         mean, directions = principal_directions(X, min(n_bits, X.shape[1]))
         projected = Linear(weights=directions, bias=-directions @ mean).scores(X)
         low = projected.min(axis=0)
         span = projected.max(axis=0) - low
         widest = span.max()
-        if widest == 0.0:  # all rows are the same: any wave is constant
+        if widest == 0.0:  # all rows are equal, so any wave is constant
             span[0] = widest = 1.0
         candidates = []
         for direction in np.flatnonzero(span > SPAN_FLOOR * widest):
-            waves = np.arange(1, int(n_bits * span[direction] / widest) + 2)  # more are beyond n_bits of the widest
+            # faster waves than these come after the first n_bits waves of the widest direction
+            waves = np.arange(1, int(n_bits * span[direction] / widest) + 2)
             candidates.append(np.stack([np.full_like(waves, direction), waves], axis=1))
         modes = np.concatenate(candidates)
         frequency = np.pi * modes[:, 1] / span[modes[:, 0]]

@@ -10,47 +10,49 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Spheres
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.parameters import Constraint, Integer
 
 __all__ = ["SPHER"]
 
-POINTS_OF_A_CENTRE = 5
-MEAN_TOLERANCE, DEVIATION_TOLERANCE = 0.10, 0.15  # eps_m and eps_s of the paper, in shares of a quarter
+ROWS_PER_CENTRE = 5  # a first centre is the mean of this many rows
+MEAN_TOLERANCE, DEVIATION_TOLERANCE = 0.10, 0.15  # eps_m and eps_s of the paper, relative to a quarter of the rows
 
 
 class SPHER(Hasher):
-    """Spheres that each hold half of the points, of which each two share a quarter: independent, balanced bits.
+    """Spheres that each contain half of the points, and pairwise share a quarter: balanced and independent bits.
 
-    Centres that share too much repel each other, and those that share too little attract, until the mean deviation
-    of the overlaps from a quarter is below 10 % and their standard deviation below 15 % of it.
+    The centres of two spheres that share more than a quarter of the points repel each other; centres of spheres that
+    share less attract each other. This goes on until the mean deviation of the overlaps from a quarter is below 10 % of
+    a quarter, and their standard deviation below 15 %.
 
     Parameters
     ----------
     n_bits : int
     max_samples : int
-        Rows that the spheres are fitted to, drawn at random where there are more.
+        Largest number of rows that the spheres are fitted to. If there are more, a random sample is used.
     max_iter : int
-        Limit of iterations.
+        Largest number of iterations.
     random_state : int, RandomState or None
-        Seed of the rows and of the first centres.
+        Seed of the sample and the first centres.
 
     Attributes
     ----------
     encoder_ : Spheres
     n_iter_ : int
-        Iterations made.
+        Number of iterations that were done.
     overlap_deviation_ : tuple of two floats
-        Mean deviation of the overlaps from a quarter, and their standard deviation, both in shares of a quarter.
+        Mean deviation of the overlaps from a quarter, and their standard deviation, both relative to a quarter.
 
     Notes
     -----
-    Cost: O(max_samples n_bits (d + n_bits)) an iteration, and O(n_bits d) a row to encode. There is no limit to the
-    number of bits, but far more of them than the data have dimensions cannot share a quarter each two.
+    Each iteration takes O(max_samples n_bits (d + n_bits)). Encoding takes O(n_bits d) per row. The number of bits is
+    not limited, but if it is far above the number of dimensions, the spheres cannot all share a quarter pairwise.
 
-    A first centre is the mean of 5 random rows, as in public implementations; the paper leaves it open. Where the
-    paper iterates until the tolerances are met, ``max_iter`` ends it here. Codes are compared by the plain Hamming
-    distance, as by every index here; the paper's spherical Hamming distance, |a xor b| / |a and b|, which counts a
-    shared inside as closer than a shared outside, is not used.
+    A first centre is the mean of 5 random rows, as in public implementations; the paper does not specify it. The paper
+    iterates until the tolerances are met; here ``max_iter`` is a second limit. Codes are compared by the plain Hamming
+    distance, as every index here does. The paper's spherical Hamming distance, |a xor b| / |a and b|, in which two
+    points inside the same sphere are closer than two points outside it, is not used.
 
     References
     ----------
@@ -82,11 +84,12 @@ class SPHER(Hasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: None, rng: np.random.Generator) -> Spheres:
+        """Move the centres until all pairs of spheres share about a quarter of the rows."""
         n_bits = self.n_bits
         if len(X) > self.max_samples:
-            X = X[np.sort(rng.choice(len(X), size=self.max_samples, replace=False))]
+            X = X[sample_rows(len(X), self.max_samples, rng)]
         X = X.astype(np.float64)
-        centres = np.stack([X[rng.integers(len(X), size=POINTS_OF_A_CENTRE)].mean(axis=0) for _ in range(n_bits)])
+        centres = np.stack([X[rng.integers(len(X), size=ROWS_PER_CENTRE)].mean(axis=0) for _ in range(n_bits)])
         radii, overlaps = _balance(X, centres)
         self.n_iter_ = 0
         while self.n_iter_ < self.max_iter and not _independent(_deviation(overlaps)):
@@ -100,16 +103,17 @@ class SPHER(Hasher):
 
 
 def _balance(X: NDArray[np.float64], centres: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Radii that take in half of the rows, and the overlaps of each two spheres, in shares of a quarter."""
+    """Radii such that each sphere contains half of the rows, and the pairwise overlaps, relative to a quarter."""
     half = len(X) // 2
     squared = DistancesTo(centres).squared(X)
     ordered = np.partition(squared, (half - 1, half), axis=0)
-    radii = np.sqrt((ordered[half - 1] + ordered[half]) / 2.0)  # between two rows, so that none is on the sphere
+    radii = np.sqrt((ordered[half - 1] + ordered[half]) / 2.0)  # between two rows, so that no row lies on the sphere
     inside = (squared < np.square(radii)).astype(np.float64)
     return radii, inside.T @ inside / (len(X) / 4.0)
 
 
 def _deviation(overlaps: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean deviation of the overlaps from 1, and their standard deviation."""
     pairs = overlaps[np.triu_indices(len(overlaps), 1)]
     return (float(np.abs(pairs - 1.0).mean()), float(pairs.std())) if pairs.size else (0.0, 0.0)
 

@@ -13,36 +13,36 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from hashgrove.encoders import Linear
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.eigen import with_fixed_signs
+from hashgrove.numerics.principal import scatter_matrix
+from hashgrove.numerics.signs import signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
-from hashgrove.runtime.threads import chunks
 from hashgrove.supervision import Supervision
 
 __all__ = ["SPLH"]
 
-ROWS_PER_CHUNK = 8192
-FEW_FEATURES = 64  # where all eigenvectors at once are as fast
-TOLERANCE = 1e-8  # of the eigenvalue
+FEW_FEATURES = 64  # below this many, computing all eigenvectors is as fast as computing one
+TOLERANCE = 1e-8  # relative accuracy of the eigenvalue
 
 
 class SPLH(SupervisedHasher):
-    """Hyperplanes through the mean, each learned to correct the pairs that the ones before it got wrong.
+    """Hyperplanes through the mean; each one corrects pairs that the hyperplanes before it got wrong.
 
-    Direction w_k is the first eigenvector of X_l S_k X_l' + eta C_k: fit to the labelled pairs plus variance of all
-    points. Pairs whose projections contradict their label gain weight, S_k+1 = S_k - alpha T(p p', S_k) with
-    p = X_l' w_k, and the variance along w_k is taken out of C.
+    Direction w_k is the first eigenvector of X_l S_k X_l' + eta C_k: the fit to the labelled pairs plus the variance of
+    all points. Pairs whose projections contradict their label gain weight, S_k+1 = S_k - alpha T(p p', S_k) with
+    p = X_l' w_k, and the variance along w_k is removed from C.
 
     Parameters
     ----------
     n_bits : int
     n_labelled : int or None, default=1000
-        Training points whose labels are used, drawn at random; None means all. A matrix of n_labelled x n_labelled
-        is kept.
+        Number of random training points whose labels are used; None means all. A matrix of shape
+        (n_labelled, n_labelled) is kept.
     eta : float, default=0.01
-        Weight of the variance of all points against the fit to the pairs, both as means over points and pairs.
+        Weight of the variance (a mean over all points) relative to the fit to the labels (a mean over pairs).
     alpha : float, default=0.5
-        Step of the update of the pair weights.
+        Step size of the update of the pair weights.
     min_shared : int, default=2
-        With a tag matrix: points that share this many tags are similar.
+        With tags: points that share at least this many tags are similar.
     random_state : int, RandomState or None
         Seed of the labelled sample.
 
@@ -50,14 +50,14 @@ class SPLH(SupervisedHasher):
     ----------
     encoder_ : Linear
     violated_ : ndarray of shape (n_bits,)
-        Share of the labelled pairs that the bits so far contradict: similar with a negative sum of products of
-        bits, or dissimilar with a positive one.
+        Share of the labelled pairs that the bits up to this one contradict: similar pairs that differ in more than half
+        of these bits, and dissimilar pairs that differ in less than half.
 
     Notes
     -----
     Deviations: both terms are means, not sums, and p is scaled to mean square 1, so that ``eta`` and ``alpha`` do not
-    depend on the number of points and the unit of the features. The variance alone is deflated, not the labelled
-    points, as in the authors' unsupervised code; so there may be more bits than features.
+    depend on the number of points and the unit of the features. Directions are removed from the variance only, not from
+    the labelled points, as in the authors' unsupervised code. So there may be more bits than features.
 
     References
     ----------
@@ -100,9 +100,10 @@ class SPLH(SupervisedHasher):
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
+        """Learn one direction after the other, and give more weight to the pairs that it gets wrong."""
         rows = supervision.draw(self.n_labelled, rng)
         mean = X.mean(axis=0, dtype=np.float64)
-        C = Residual(X, mean)
+        C = ResidualCovariance(X, mean)
         labelled = X[rows] - mean
         labels = supervision.signs(rows, rows)
         S = labels.copy()
@@ -112,13 +113,13 @@ class SPLH(SupervisedHasher):
         violated = np.empty(self.n_bits)
 
         def times(v: NDArray[np.float64]) -> NDArray[np.float64]:
-            """The matrix of the next direction, which changes with S and C, times a vector."""
+            """Multiply the matrix of the next direction, which changes with S and C, by a vector."""
             return labelled.T @ (S @ (labelled @ v)) / n_pairs + self.eta * C.times(v)
 
         for k in range(self.n_bits):
             weights[k] = w = top_eigenvector(times, X.shape[1], rng)
             p = labelled @ w
-            bit = np.where(p > 0, 1.0, -1.0)
+            bit = signs(p)
             agreement += np.outer(bit, bit)
             violated[k] = np.count_nonzero(agreement * labels < 0) / n_pairs
             S -= self.alpha * contradictions(p / max(np.sqrt(np.mean(p**2)), np.finfo(float).tiny), S)
@@ -128,7 +129,7 @@ class SPLH(SupervisedHasher):
 
 
 def contradictions(p: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np.float64]:
-    """T(p p', S): p_i p_j where its sign is not that of S_ij, 0 elsewhere.
+    """T(p p', S): p_i p_j where its sign is opposite to that of S_ij, and 0 elsewhere.
 
     >>> contradictions(np.array([1.0, -2.0]), np.array([[1.0, 1.0], [1.0, 1.0]])).tolist()
     [[0.0, -2.0], [-2.0, 0.0]]
@@ -138,12 +139,12 @@ def contradictions(p: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np
     return products
 
 
-class Residual:
-    """Covariance of the rows, less the directions that were removed from the rows.
+class ResidualCovariance:
+    """The covariance matrix C of rows from which some directions have been removed.
 
-    As a matrix where there are fewer features than rows, and otherwise as products with the rows.
+    It is stored as a matrix if there are at most as many features as rows, and otherwise as the rows themselves.
 
-    >>> residual = Residual(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), np.zeros(2))
+    >>> residual = ResidualCovariance(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), np.zeros(2))
     >>> residual.remove(np.array([1.0, 0.0]))
     >>> residual.times(np.array([1.0, 1.0])).tolist()
     [0.0, 0.5]
@@ -152,15 +153,11 @@ class Residual:
     def __init__(self, X: NDArray[Any], mean: NDArray[np.float64]) -> None:
         self._removed: list[NDArray[np.float64]] = []
         self._rows = X - mean if len(X) < X.shape[1] else None
-        self._n_rows, self._covariance = len(X), np.zeros((0, 0))
-        if self._rows is None:
-            self._covariance = np.zeros((X.shape[1], X.shape[1]))
-            for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-                centred = X[start:stop] - mean
-                self._covariance += centred.T @ centred / len(X)
+        self._n_rows = len(X)
+        self._covariance = scatter_matrix(X, mean) / len(X) if self._rows is None else np.zeros((0, 0))
 
     def times(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
-        """C v = P' X'X P v / n, with P the product of the I - w w' of the directions."""
+        """C v = P' X'X P v / n, where P is the product of I - w w' over the removed directions w."""
         for w in reversed(self._removed):
             v = v - (w @ v) * w
         v = self._covariance @ v if self._rows is None else self._rows.T @ (self._rows @ v) / self._n_rows
@@ -169,14 +166,14 @@ class Residual:
         return v
 
     def remove(self, w: NDArray[np.float64]) -> None:
-        """Take the unit direction ``w`` out of the rows."""
+        """Remove the unit direction ``w`` from the rows."""
         self._removed.append(w)
 
 
 def top_eigenvector(
     times: Callable[[NDArray[np.float64]], NDArray[np.float64]], size: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """The unit eigenvector of the largest eigenvalue of a symmetric matrix that is known by its products.
+    """The unit eigenvector of the largest eigenvalue of a symmetric matrix; ``times`` multiplies it by a vector.
 
     >>> top_eigenvector(lambda v: np.array([1.0, 3.0, 2.0]) * v, 3, np.random.default_rng(0)).round(6).tolist()
     [0.0, 1.0, 0.0]
@@ -185,7 +182,7 @@ def top_eigenvector(
         w = eigh(np.stack([times(unit) for unit in np.eye(size)]))[1][:, -1]
     else:
         start = rng.standard_normal(size)
-        if not times(start).any():  # nothing varies, and ARPACK would refuse
+        if not times(start).any():  # the matrix is zero, which ARPACK does not accept
             return start / np.linalg.norm(start)
         matrix = LinearOperator((size, size), matvec=times, dtype=np.float64)
         w = eigsh(matrix, k=1, which="LA", v0=start, tol=TOLERANCE)[1][:, 0]

@@ -22,46 +22,46 @@ from hashgrove.supervision import Supervision
 __all__ = ["STH", "STHs"]
 
 VALUES_PER_CHUNK = 2**22
-EIGEN_TOLERANCE = 1e-4  # a bit is a sign: the last digits of an eigenvector do not matter
-DENSE_ROWS = 500  # below, all eigenvectors at once are faster than the largest ones by iterations
-Mask = Callable[[int, int], NDArray[np.bool_]]  # rows [start, stop) -> which points they may be linked to
+EIGEN_TOLERANCE = 1e-4  # the bits are signs, so the last digits of an eigenvector do not matter
+DENSE_ROWS = 500  # up to this many, computing all eigenvectors is faster than iterating for the largest
+Mask = Callable[[int, int], NDArray[np.bool_]]  # (start, stop) -> which points each of these rows may be linked to
 
 
 class STH(Hasher):
     """Laplacian eigenmaps of the neighbourhood graph give the training codes, and linear SVMs learn to predict them.
 
-    Each bit is an eigenvector of the graph's Laplacian, from the smoothest on, thresholded at its median, so that half
-    of the training points have it.
+    Each bit is an eigenvector of the graph's Laplacian, thresholded at its median, so that half of the training points
+    have a one. The smoothest eigenvectors are used.
 
     Parameters
     ----------
     n_bits : int
-        At most the number of points less one: the graph has no more eigenvectors that are not constant.
+        At most the number of points minus one: the graph has only that many eigenvectors that are not constant.
     n_neighbors : int
-        Neighbours that a point is linked to; a link of one side is a link.
+        Number of nearest neighbours that each point is linked to. Links have no direction.
     C : float
-        Penalty of the SVMs; LIBLINEAR's default of 1, as in the authors' code. Features are scaled to [0, 1].
+        Penalty of the SVMs. The default of 1 is that of LIBLINEAR and the authors' code. Features are scaled to [0, 1].
     random_state : int, RandomState or None
-        Not used: nothing here is random. It is there so that all hashers can be made alike.
+        Not used, since nothing is random here. All hashers have this parameter.
 
     Attributes
     ----------
     encoder_ : Linear
     training_bits_ : bool array of shape (n, n_bits)
-        The codes of the first step, which the SVMs learn.
+        The training codes that the SVMs learned to predict.
     eigenvalues_ : float64 array of shape (n_bits,)
-        Of the normalised Laplacian, rising.
+        Eigenvalues of the normalised Laplacian, in ascending order.
 
     Notes
     -----
-    Cost: O(n^2 d) for the exact neighbours, in chunks (minutes for 50,000 x 512); some hundreds of
-    products with the sparse graph for the eigenvectors; the linear SVMs, O(n d n_bits) a step. Memory O(n (d + n_bits +
-    n_neighbors)). O(n_bits d) a row to encode.
+    Fitting takes O(n^2 d) for the exact neighbours (minutes for 50,000 x 512), some hundreds of products with the
+    sparse graph for the eigenvectors, and O(n d n_bits) per step of the linear SVMs. Memory is
+    O(n (d + n_bits + n_neighbors)). Encoding takes O(n_bits d) per row.
 
-    The paper has cosine similarities, as weights of the links, for text; for features of any kind they are Euclidean
-    here, with the Gaussian exp(-d^2 / mean d^2 of all links) as weight (the authors' code has exp(-d^2 / 2) there,
-    which depends on the scale). Where the graph has several components, the vectors that are constant on each are
-    eigenvectors in any rotation; one rotation is fixed here.
+    The paper, which is about text, weights the links by cosine similarity. Here distances are Euclidean, to suit
+    features of any kind, and the weight of a link is exp(-d^2 / mean d^2 of all links). (The authors' code has
+    exp(-d^2 / 2), which depends on the scale of the features.) If the graph has several components, every vector that
+    is constant on each of them is an eigenvector, so their rotation is arbitrary; here it is fixed.
 
     References
     ----------
@@ -88,10 +88,11 @@ class STH(Hasher):
         self.random_state = random_state
 
     def max_bits(self, *, n_samples: int, n_features: int) -> int:
-        """The graph has as many eigenvectors as points, and one of them is constant."""
+        """One fewer than points: the graph has one eigenvector per point, and one of them is constant."""
         return n_samples - 1
 
     def _learn(self, X: NDArray[Any], supervision: Supervision | None, rng: np.random.Generator) -> Linear:
+        """Threshold the eigenvectors of the neighbourhood graph, and train one SVM per bit to predict the result."""
         mask = None if supervision is None else _similar_points(supervision)
         graph = _neighbour_graph(X, min(self.n_neighbors, len(X) - 1), mask)
         self.eigenvalues_, embedding = _laplacian_embedding(graph, self.n_bits)
@@ -102,7 +103,7 @@ class STH(Hasher):
 
 
 class STHs(STH, SupervisedHasher):
-    """Supervised self-taught hashing: `STH` whose graph links a point to its nearest similar ones only.
+    """Supervised self-taught hashing: `STH` with a graph that links each point to its nearest similar points only.
 
     Cost and deviations are those of `STH`.
 
@@ -111,12 +112,13 @@ class STHs(STH, SupervisedHasher):
     n_bits, n_neighbors, C, random_state
         As for `STH`.
     min_shared : int
-        With a tag matrix: points that share this many tags are similar.
+        With tags: points that share at least this many tags are similar.
 
     Notes
     -----
-    With class labels the graph falls apart into the classes, and the smoothest eigenvectors, one less than there are
-    classes, tell these apart. Further ones split the classes within: longer codes find the classes less well.
+    With class labels the graph has at least one component per class, so the smoothest eigenvectors, one fewer than
+    there are classes, separate the classes. Further eigenvectors split classes, so longer codes are worse at finding
+    points of the same class.
 
     References
     ----------
@@ -140,13 +142,16 @@ class STHs(STH, SupervisedHasher):
 
 
 def _similar_points(supervision: Supervision) -> Mask:
-    """Which points are similar to those of a chunk of rows."""
+    """The mask that allows links between similar points only."""
     points = np.arange(len(supervision))
     return lambda start, stop: supervision.signs(points[start:stop], points) > 0
 
 
 def _neighbour_graph(X: NDArray[Any], n_neighbors: int, mask: Mask | None) -> sparse.csr_array:
-    """Symmetric Gaussian weights of links to the nearest points, those that ``mask`` allows; exact, in float32."""
+    """Symmetric matrix of the Gaussian weights of links to the nearest points that ``mask`` allows.
+
+    The search is exact, with distances in float32.
+    """
     n = len(X)
     centred = (X - X.mean(axis=0, dtype=np.float64)).astype(np.float32)
     norms = np.einsum("ij,ij->i", centred, centred)
@@ -156,7 +161,8 @@ def _neighbour_graph(X: NDArray[Any], n_neighbors: int, mask: Mask | None) -> sp
         if mask is not None:
             squared[~mask(start, stop)] = np.inf
         squared[np.arange(stop - start), np.arange(start, stop)] = np.inf  # a point is not its own neighbour
-        columns = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors].copy()  # a view would keep it all
+        # copied, since a view would keep the whole array in memory
+        columns = np.argpartition(squared, n_neighbors - 1, axis=1)[:, :n_neighbors].copy()
         return columns, np.take_along_axis(squared, columns, axis=1)
 
     parts = run_tasks(nearest, chunks(n, max(1, VALUES_PER_CHUNK // n)))
@@ -171,17 +177,18 @@ def _neighbour_graph(X: NDArray[Any], n_neighbors: int, mask: Mask | None) -> sp
 
 
 def _laplacian_embedding(graph: sparse.csr_array, n_vectors: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest eigenvalues of the normalised Laplacian but the trivial one, and the eigenvectors, (n, n_vectors).
+    """The smallest eigenvalues of the normalised Laplacian except the trivial one, and their eigenvectors as columns.
 
-    Those of L v = lambda D v are D^-1/2 times the eigenvectors of D^-1/2 W D^-1/2, largest first. Each component of
-    the graph has the eigenvalue 0, and any vector that is constant on components is an eigenvector: these are built
-    directly, since a solver's rounding would tear a component apart at the median. The solver finds the rest.
+    The eigenvectors of L v = lambda D v are D^-1/2 times those of D^-1/2 W D^-1/2, largest eigenvalue first. Each
+    component of the graph has the eigenvalue 0, and any vector that is constant on each component is an eigenvector.
+    These are built directly, since the rounding errors of a solver would split a component at the median. The solver
+    finds the rest.
     """
     degree = np.asarray(graph.sum(axis=0)).ravel()
     root = np.sqrt(np.where(degree > 0, degree, 1.0))
     component = connected_components(graph, directed=False)[1]
     mass = np.bincount(component, weights=degree)
-    whole = np.flatnonzero(mass > 0)  # a point without a link is none
+    whole = np.flatnonzero(mass > 0)  # a point without a link does not count as a component
     place = np.full(len(mass), -1)
     place[whole] = np.arange(len(whole))
     place, mass = place[component], mass[whole]
@@ -201,7 +208,7 @@ def _laplacian_embedding(graph: sparse.csr_array, n_vectors: int) -> tuple[NDArr
 
 
 def _contrasts(trivial: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Orthonormal columns, orthogonal to the unit vector ``trivial``, in a fixed rotation: all, or only ``most``."""
+    """At most ``most`` orthonormal columns that are orthogonal to the unit vector ``trivial``, in a fixed rotation."""
     n_columns = min(len(trivial) - 1, most)
     rotation = np.random.default_rng(0).standard_normal((len(trivial), n_columns))
     return np.linalg.qr(np.hstack([trivial[:, None], rotation]))[0][:, 1:]
@@ -210,7 +217,10 @@ def _contrasts(trivial: NDArray[np.float64], most: int) -> NDArray[np.float64]:
 def _largest_eigenvectors(
     matrix: sparse.csr_array, known: sparse.csr_array, n_vectors: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest eigenvalues of ``matrix``, which is symmetric and within [-1, 1], without the ``known`` eigenvectors."""
+    """The largest eigenvalues of a symmetric matrix, and their eigenvectors as columns, without the ``known`` ones.
+
+    The eigenvalues of ``matrix`` lie within [-1, 1], so subtracting 3 moves the known ones to the other end.
+    """
     n = matrix.shape[0]
     if n <= max(DENSE_ROWS, 4 * n_vectors):
         values, vectors = np.linalg.eigh(matrix.toarray() - 3.0 * (known @ known.T).toarray())

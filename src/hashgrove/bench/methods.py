@@ -29,8 +29,8 @@ __all__ = [
 FASTHASH = "fasthash"
 QUANTISER = "pq"  # product quantisation is not a hasher: it ranks by real distances
 DIRECTIONS = {"linear": partial(LabelDirections, n_anchors=None), "kernel": LabelDirections}
-# Parts of FastHash that are objects. A row names one, or gives a table of its ``kind`` and settings. Directions are not a
-# parameter of their own: they wrap the hash function.
+# Parts of FastHash that are objects. A row names one, or gives a table of its ``kind`` and settings. Directions are
+# no parameter of FastHash: they wrap its hash function.
 PARTS: Mapping[str, Mapping[str, Any]] = {
     "hash_function": HASH_FUNCTIONS,
     "inference": SOLVERS,

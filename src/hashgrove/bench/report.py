@@ -23,8 +23,8 @@ HOW_TO_READ = (
     "MAP is taken over the full ranking; ties count by their expectation. A figure in brackets is the paper's. If the "
     "paper used the same data and the same number of training points, the difference follows (for times, the ratio). "
     "'points' is the number of training points. 'encoding' is the time for database and queries together. Times were "
-    "taken on a machine that other work shared, with one thread or two; the file of each run says which. Each figure "
-    "is of one seed unless it says otherwise; another seed moves MAP by about 0.005."
+    "taken on machines that other work shared, with one thread or two; the file of each run says which. Each figure "
+    "is of one seed unless it says otherwise."
 )
 
 

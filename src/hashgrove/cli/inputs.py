@@ -21,7 +21,6 @@ from hashgrove.features import load as load_extractor
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_codes, read_labels, read_matrix, read_table
-from hashgrove.storage.models import load
 
 __all__ = [
     "check_min_shared",

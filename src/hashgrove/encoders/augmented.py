@@ -112,10 +112,13 @@ class Augmented(Encoder):
             ((kind, fields),) = kinds.items()
             parts[part] = ENCODERS[kind].from_arrays(fields)
         encoder = cls(**parts)
-        encoder._check()
+        encoder.check()
         return encoder
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise ValueError unless both parts are as declared and fit together."""
+        self.directions.check()
+        self.bits.check()
         n_directions, n_features = self.directions.n_bits, self.directions.n_features
         if self.bits.n_features not in (n_directions, n_features + n_directions):
             raise ValueError(

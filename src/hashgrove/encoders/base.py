@@ -198,10 +198,10 @@ class Encoder(ABC):
         if set(arrays) != names:
             raise ValueError(f"{cls.__name__} must have the arrays {sorted(names)}. Got {sorted(arrays)}.")
         encoder = cls(**arrays)
-        encoder._check()
+        encoder.check()
         return encoder
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise ValueError unless the arrays are as declared and their values make sense."""
         sizes: dict[str, int] = {}
         for name, declaration in declared_arrays(type(self)).items():

@@ -1,7 +1,7 @@
-"""Step 2: one bit becomes one hash function, by any binary classifier (section 4 of the paper).
+"""Step 2: a binary classifier learns a hash function for each bit (section 4 of the paper).
 
-`Learner` is the contract. ``HASH_FUNCTIONS`` names the learners that `hashgrove.FastHash` takes by name: a new learner
-is one file here and one line in that table.
+`Learner` is the contract. ``HASH_FUNCTIONS`` lists the learners that `hashgrove.FastHash` accepts by name. A new
+learner is one file here and one line in that table.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ HASH_FUNCTIONS: dict[str, type[Learner]] = {
 
 
 def as_learner(choice: Any, *, parameter: str = "hash_function") -> Learner:
-    """The learner of this name, the learner itself, or one that wraps a scikit-learn classifier."""
+    """Turn a name, a learner or a scikit-learn classifier into a learner."""
     if isinstance(choice, str) and choice in HASH_FUNCTIONS:
         return HASH_FUNCTIONS[choice]()
     if hasattr(choice, "learn") and not isinstance(choice, type):
@@ -52,7 +52,7 @@ def as_learner(choice: Any, *, parameter: str = "hash_function") -> Learner:
 
 
 def join(encoders: Sequence[Any]) -> Encoder:
-    """One encoder that gives the bits of all ``encoders``, in their order; they may be of different classes."""
+    """One encoder that gives the bits of all ``encoders``, in this order; they may be of different classes."""
     kinds = {type(encoder) for encoder in encoders}
     if kinds == {Augmented}:
         return Augmented(directions=encoders[0].directions, bits=join([encoder.bits for encoder in encoders]))

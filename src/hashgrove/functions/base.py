@@ -16,8 +16,8 @@ __all__ = ["Learner", "bit_of", "is_constant"]
 class Learner(Protocol):
     """Learns a hash function for one bit.
 
-    Any object with these two methods can be passed as ``FastHash(hash_function=...)``. One that takes scipy sparse rows
-    says so by the attribute ``accepts_sparse = True``.
+    Any object with these two methods can be passed as ``FastHash(hash_function=...)``. A learner that accepts scipy
+    sparse rows has the attribute ``accepts_sparse = True``.
     """
 
     def prepare(
@@ -29,7 +29,7 @@ class Learner(Protocol):
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
     ) -> Any:
-        """Check the parameters and compute what all bits share, once per fit; the result is passed to `learn`.
+        """Check the parameters and compute what all bits share, once per fit. The result is passed to `learn`.
 
         ``earlier`` is the encoder that a warm start extends, or None.
         """
@@ -37,18 +37,18 @@ class Learner(Protocol):
     def learn(
         self, data: Any, z: NDArray[np.int8], weights: NDArray[np.float64] | None, rng: np.random.Generator
     ) -> tuple[Encoder, NDArray[np.int8]]:
-        """Learn one bit: an encoder of one bit, and the bit, -1 or +1, that it really gives on the training rows.
+        """Learn one bit. Returns an encoder of one bit, and the values, -1 or +1, that it gives for the training rows.
 
-        ``z`` is the bit to learn, -1 or +1 for each row. ``weights`` say how much each row matters; a learner may
-        ignore them.
+        ``z`` holds the values to learn, -1 or +1 for each row. ``weights`` say how much each row matters; a learner
+        may ignore them.
         """
 
 
 def bit_of(encoder: Encoder, X: Any, n_jobs: int | None) -> NDArray[np.int8]:
-    """The bit, -1 or +1, that an encoder of one bit gives on the rows of ``X``."""
+    """The values, -1 or +1, that an encoder of one bit gives for the rows of ``X``."""
     return np.where(encoder.scores(X, n_jobs=n_jobs)[:, 0] > 0, 1, -1).astype(np.int8)
 
 
 def is_constant(z: NDArray[np.int8]) -> bool:
-    """Whether all values of a bit are the same, so that there is nothing to learn."""
+    """Whether all values of a bit are equal, so that there is nothing to learn."""
     return bool(np.all(z == z[0]))

@@ -19,12 +19,12 @@ from hashgrove.supervision import Supervision
 
 __all__ = ["BinnedData", "BoostedTrees"]
 
-LEVEL_SHIFT = 18  # of a float32: what is left are its exponent and 5 bits of its mantissa
+DROPPED_BITS = 18  # of a float32; its exponent and the top 5 bits of its mantissa remain
 
 
 @dataclass(frozen=True, eq=False)
 class BinnedData:
-    """Training rows in 256 levels, feature by feature, and the binning that made them."""
+    """Training rows in 256 bins per feature, one row of ``bins`` per feature, and the binning that made them."""
 
     bins: NDArray[np.uint8]
     low: NDArray[np.float64]
@@ -33,26 +33,27 @@ class BinnedData:
 
 
 class BoostedTrees(BaseEstimator):  # type: ignore[misc]
-    """A weighted vote of small trees, the paper's hash function.
+    """A weighted vote of small decision trees, the paper's hash function.
 
     Parameters
     ----------
     n_trees : int, default=200
-        Boosting rounds.
+        Number of trees, that is, of boosting rounds.
     max_depth : int, default=4
-        Tests from the root to a leaf; any depth, memory grows with the nodes that there are.
+        Largest number of tests from the root to a leaf. Memory grows with the number of nodes that a tree really has.
     features_per_node : int or None, default=200
-        Features that a node chooses from (LazyBoost); ``None`` or more than there are means all.
+        Number of random features that a node chooses from (LazyBoost). ``None``, or a number above the number of
+        features, means all features.
     subset : {"node", "tree"}, default="node"
-        Draw these features anew for each node, as the paper does, or once for all nodes of a tree, which is faster.
+        Whether these features are drawn again for each node, as in the paper, or once per tree, which is faster.
     trimming : float, default=0.1
-        Share of the weight, from the lightest examples up, that a round leaves out of the growing of its tree. They
-        still count in the tree's vote and are reweighted.
+        Share of the total weight that is left out when a tree is grown, starting with the lightest examples. These
+        examples still count for the weight of the tree's vote and are reweighted.
     min_points : int, default=5
         A node with this many examples or fewer of either class is a leaf.
     early_stopping : bool, default=False
-        Stop when no training example is on the wrong side any more. It saves time and trees on small data, and costs
-        quality: later rounds still widen the margin.
+        Whether to stop as soon as the vote is right for all training examples. This saves time and trees on small data,
+        but costs quality, because later rounds still widen the margin.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
     ) -> tuple[Trees, NDArray[np.int8]]:
-        """AdaBoost on the labels ``z``; returns the encoder of this bit and the bit that it really gives."""
+        """Learn one bit by AdaBoost; returns the encoder, and the values that it gives for the training rows."""
         n_features, n = data.bins.shape
         w = (np.ones(n) if weights is None else weights).astype(np.float32)
         margin = np.zeros(n)
@@ -143,7 +144,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
                 alphas.append(alpha)
                 if self.early_stopping and wrong == 0:
                     break
-        if not trees:  # no better than a coin: the heavier class for everybody
+        if not trees:  # no tree beats a coin, so all rows get the heavier class
             sign = 1 if np.dot(w, z) > 0 else -1
             trees, alphas = [_constant(sign)], [1.0]
         encoder = _encoder(data, trees, np.array(alphas))
@@ -152,12 +153,13 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
 
 
 def _constant(sign: int) -> Tree:
+    """A tree that is a single leaf."""
     zero = np.zeros(1, np.uint32)
     return Tree(zero, np.zeros(1, np.uint8), zero, np.full(1, sign, np.int8))
 
 
 def _encoder(data: BinnedData, trees: list[Tree], alphas: NDArray[np.float64]) -> Trees:
-    """One bit; the weights become whole votes that sum to at most `MAX_VOTES`."""
+    """The encoder of one bit. The weights of the trees become integers that sum to at most `MAX_VOTES`."""
     votes = np.maximum(np.floor(alphas / alphas.sum() * (MAX_VOTES - len(alphas))), 1).astype(np.int16)
     sizes = [len(tree.value) for tree in trees]
     return Trees(
@@ -172,15 +174,16 @@ def _encoder(data: BinnedData, trees: list[Tree], alphas: NDArray[np.float64]) -
 
 @kernel
 def _trim(w, w_bits, y, trimming):
-    """The heaviest examples that hold 1 - ``trimming`` of the weight: their numbers, and label x weight in fixed point.
+    """The heaviest examples, which hold 1 - ``trimming`` of the weight: their numbers, and label x weight.
 
-    No sort: the weights are counted by exponent and the top 5 bits of the mantissa (the order of the bits of a positive
-    float is that of its value), so examples within 3 % of the limit are kept too. Kept weights sum to 2^30.
+    Instead of a sort, the weights are summed by their exponent and the top 5 bits of their mantissa. (Positive floats
+    have the same order as their bit patterns.) So examples within 3 % of the limit are kept, too. ``w_bits`` is ``w``
+    viewed as int32. The returned weights are in fixed point: they sum to 2^30. O(n).
     """
     n = np.uint64(len(w))
-    mass = np.zeros(1 << (31 - LEVEL_SHIFT), np.float64)
+    mass = np.zeros(1 << (31 - DROPPED_BITS), np.float64)
     for i in range(n):
-        mass[np.uint32(w_bits[i]) >> np.uint32(LEVEL_SHIFT)] += w[i]
+        mass[np.uint32(w_bits[i]) >> np.uint32(DROPPED_BITS)] += w[i]
     wanted = mass.sum() * (1 - trimming)
     limit = len(mass) - 1
     total = mass[limit]
@@ -192,25 +195,26 @@ def _trim(w, w_bits, y, trimming):
     scale = np.float64(1 << 30) / total
     index, signed = np.empty(n + np.uint64(1), np.uint32), np.empty(n + np.uint64(1), np.int32)
     kept = np.uint64(0)
-    for i in range(n):  # without a branch: what is not kept is overwritten
+    for i in range(n):  # without a branch: an example that is not kept is overwritten by the next
         index[kept] = i
         signed[kept] = np.int32(np.rint(y[i] * (w[i] * scale)))
-        kept += np.uint64((w_bits[i] >> LEVEL_SHIFT) >= limit)
+        kept += np.uint64((w_bits[i] >> DROPPED_BITS) >= limit)
     return index[:kept], signed[:kept]
 
 
 @kernel
 def _reweight(y, leaf, w, margin):
-    """AdaBoost's step: returns the tree's weight alpha and the number of examples that the vote now gets wrong.
+    """One step of AdaBoost: returns the tree's weight alpha and the number of examples that the vote now gets wrong.
 
-    ``leaf`` is bool. ``w`` (float32, rescaled to mean 1) and ``margin`` (float64) are updated unless alpha <= 0.
+    ``leaf`` (bool) is the tree's output. ``w`` (float32, rescaled to mean 1) and ``margin`` (float64), the weighted
+    vote of the trees so far, are updated unless alpha <= 0. O(n).
     """
     n = len(y)
-    sums = np.zeros((2, 8), np.float64)  # wrong and right, in eight turns: one sum would wait for itself
+    sums = np.zeros((2, 8), np.float64)  # wrong and right; eight partial sums can be added to in parallel
     for i in range(np.uint64(n)):
         sums[np.uint64(leaf[i] == (y[i] > 0)), i % np.uint64(8)] += w[i]
     wrong, right = sums[0].sum(), sums[1].sum()
-    # a faultless tree gets the weight of one that errs on half an example
+    # a tree without errors gets the weight of a tree that is wrong on half an example
     alpha = 0.5 * np.log(right / max(wrong, (right + wrong) / (2 * n))) if right > 0 else 0.0
     if alpha <= 0:
         return 0.0, n

@@ -1,4 +1,4 @@
-"""Step 2 with any scikit-learn classifier: one clone of it for each bit."""
+"""Step 2 with any scikit-learn classifier: one clone of it per bit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from hashgrove.encoders import Encoder, Linear
 from hashgrove.functions.base import bit_of, is_constant
+from hashgrove.runtime.estimators import check_classifier, seeded_clone
 from hashgrove.supervision import Supervision
 
 __all__ = ["Classifier", "FittedClassifiers"]
@@ -24,10 +25,10 @@ _Rows = tuple[Any, int | None]  # training rows, number of threads
 class Classifier(BaseEstimator):  # type: ignore[misc]
     """Any scikit-learn classifier as hash function.
 
-    It is cloned for each bit, seeded by the hasher (every ``random_state`` in it), and given the weights of
-    the examples where its ``fit`` takes ``sample_weight``. What a linear classifier learns (``coef_`` and
-    ``intercept_``) becomes a `Linear` encoder, which a model file can hold; anything else a `FittedClassifiers` one,
-    which needs joblib.
+    The classifier is cloned for each bit, and every ``random_state`` in it is set by the hasher. It gets the weights of
+    the examples if its ``fit`` accepts ``sample_weight``. A linear classifier (with ``coef_`` and ``intercept_``)
+    becomes a `Linear` encoder, which can be saved in a model file. Any other classifier becomes a `FittedClassifiers`
+    encoder, which joblib can store.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
 
     @property
     def accepts_sparse(self) -> bool:
-        """Whether the classifier takes sparse rows."""
+        """Whether the classifier accepts sparse rows."""
         return bool(get_tags(self.estimator).input_tags.sparse)
 
     def prepare(
@@ -60,9 +61,8 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
     ) -> _Rows:
-        """Check the estimator; the data stay as they are."""
-        if not (isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)):
-            raise ValueError(f"The 'estimator' parameter must be a scikit-learn classifier. Got {self.estimator!r}.")
+        """Check the estimator; the rows stay as they are."""
+        check_classifier("estimator", self.estimator)
         return X, n_jobs
 
     def learn(
@@ -72,15 +72,13 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
     ) -> tuple[Encoder, NDArray[np.int8]]:
-        """Fit one bit; the encoder, and the bit that it gives."""
+        """Fit a clone of the classifier to one bit; returns its encoder, and the values that it gives for the rows."""
         X, n_jobs = data
         encoder: Encoder
         if is_constant(z):
             encoder = Linear.constant(z[0], n_features=X.shape[1])
         else:
-            estimator = clone(self.estimator)
-            seeds = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
-            estimator.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
+            estimator = seeded_clone(self.estimator, rng)
             weighted = weights is not None and has_fit_parameter(estimator, "sample_weight")
             estimator.fit(X, z, **({"sample_weight": weights} if weighted else {}))
             encoder = _as_linear(estimator, X) or FittedClassifiers(parts=(estimator,), width=X.shape[1])
@@ -89,12 +87,12 @@ class Classifier(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedClassifiers(Encoder):
-    """FittedClassifiers classifiers as they are; joblib and pickle can store them, a model file cannot.
+    """Fitted classifiers, one bit each. They can be stored by joblib, but not in a model file.
 
     Parameters
     ----------
     parts : tuple
-        FittedClassifiers classifiers of -1 against +1, one bit each, and encoders, with as many bits as they have.
+        Fitted classifiers of -1 against +1, which give one bit each; and encoders, which give all their bits.
     width : int
         Number of features.
 
@@ -131,18 +129,19 @@ class FittedClassifiers(Encoder):
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Any]) -> FittedClassifiers:
-        """One encoder that gives the bits of all ``encoders``, of whatever class."""
+        """One encoder that gives the bits of all ``encoders``, which may be of any class."""
         parts: list[Any] = []
         for encoder in encoders:
             parts.extend(encoder.parts if isinstance(encoder, FittedClassifiers) else [encoder])
         return cls(parts=tuple(parts), width=encoders[0].n_features)
 
-    def _check(self) -> None:
-        raise ValueError("a FittedClassifiers encoder holds estimators, which do not come from a model file")
+    def check(self) -> None:
+        """Refuse: a model file holds arrays only."""
+        raise ValueError("a FittedClassifiers encoder holds estimators, which a model file cannot contain")
 
 
 def _margin(estimator: Any, X: NDArray[Any]) -> NDArray[np.float64]:
-    """Score of -1 against +1, positive where the classifier says +1."""
+    """The score of each row, positive if the classifier predicts +1."""
     if hasattr(estimator, "decision_function"):
         return np.asarray(estimator.decision_function(X), np.float64).reshape(X.shape[0])
     if hasattr(estimator, "predict_proba"):
@@ -151,7 +150,7 @@ def _margin(estimator: Any, X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _as_linear(estimator: Any, X: NDArray[Any]) -> Linear | None:
-    """The hyperplane of a classifier whose decision function is one on the training rows, else None."""
+    """The hyperplane of a classifier, or None if its decision function on the training rows is not that of one."""
     n_features = X.shape[1]
     coefficients = getattr(estimator, "coef_", None)
     intercept = np.asarray(getattr(estimator, "intercept_", ()), dtype=np.float64)

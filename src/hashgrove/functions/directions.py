@@ -1,4 +1,4 @@
-"""Hash functions that see more columns: directions along which the labels differ, of the features or of a kernel."""
+"""A learner with extra columns: directions in feature or kernel space along which the labels differ."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["LabelDirections"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Shown:
-    """The learner, what it has prepared, and the directions that it sees."""
+class _Prepared:
+    """The wrapped learner, what it has prepared, and the directions."""
 
     learner: Learner
     data: Any
@@ -31,26 +31,27 @@ class _Shown:
 
 
 class LabelDirections(BaseEstimator):  # type: ignore[misc]
-    """A learner that shows another one directions along which the labels differ, beside the features.
+    """A learner that wraps another one and gives it extra columns: directions along which the labels differ.
 
-    A tree tests one feature at a time. Where classes differ along a sum of many features, as in the last layer of a
-    network, or along a curve, one test of a direction does what many tests of features cannot. Encoding a row then
-    costs a matrix product as well.
+    A tree tests one feature at a time. If classes differ along a sum of many features, as in the last layer of a
+    network, or along a curve, one test of a direction achieves more than many tests of features. Encoding then needs an
+    additional matrix product.
 
     Parameters
     ----------
     learner : {"trees", "linear-svm", "kernel-svm"}, learner or scikit-learn classifier, default="trees"
-        What learns a bit from the features and the directions.
+        The learner that learns each bit from the features and the directions.
     n_anchors : int or None, default=1000
-        The directions are those of Gaussian features around this many training rows; ``None`` means directions of the
-        features themselves.
+        Number of random training rows that serve as centres of Gaussian features, whose directions are used. ``None``
+        means directions of the features themselves.
     gamma : float or None, default=None
-        Width exp(-gamma d^2) of the Gaussian features; ``None`` is 1 / (mean squared distance to an anchor).
+        Width of the kernel exp(-gamma d^2) of the Gaussian features; ``None`` means 1 / (mean squared distance to an
+        anchor).
     keep_features : bool, default=True
-        Whether the learner sees the features, too. Without them trees are learned much faster; the codes are often
-        better where the features come from a network, and worse where they do not.
+        Whether the learner sees the features as well as the directions. Without the features, trees are learned much
+        faster. The codes are then often better if the features come from a network, and worse if they do not.
     regularisation : float, default=1e-4
-        Added to the covariances, in units of their mean variance.
+        Added to the diagonal of the covariance matrices, in units of their mean variance.
 
     Examples
     --------
@@ -93,37 +94,40 @@ class LabelDirections(BaseEstimator):  # type: ignore[misc]
         supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
-    ) -> _Shown:
-        """Find the directions, or keep those of a warm start, and prepare the other learner for the wider rows."""
+    ) -> _Prepared:
+        """Find the directions, or keep those of a warm start, and prepare the wrapped learner for the wider rows."""
         from hashgrove.functions import as_learner
 
         check_parameters(self)
         learner = as_learner(self.learner, parameter="learner")
         if earlier is None:
             if supervision is None:
-                raise ValueError("LabelDirections must be given labels to find directions. Got none.")
+                raise ValueError("LabelDirections needs labels or tags to find directions. Got none; pass them as y.")
             directions: Encoder = self.directions(X, supervision.indicator(), rng)
             bits = None
         elif isinstance(earlier, Augmented) and earlier.keeps_features == self.keep_features:
             directions, bits = earlier.directions, earlier.bits
         else:
-            raise ValueError("The 'hash_function' parameter must show the same columns as before with warm_start=True.")
+            raise ValueError(
+                "The 'hash_function' parameter must use the same columns as in the previous fit with warm_start=True. "
+                "Got other ones; keep LabelDirections and its 'keep_features' as they were, or set warm_start=False."
+            )
         columns = augmented_rows(X, directions.scores(X, n_jobs=n_jobs), keep_features=self.keep_features)
         data = learner.prepare(columns, rng, supervision=supervision, earlier=bits, n_jobs=n_jobs)
-        return _Shown(learner, data, directions)
+        return _Prepared(learner, data, directions)
 
     def learn(
-        self, data: _Shown, z: NDArray[np.int8], weights: NDArray[np.float64] | None, rng: np.random.Generator
+        self, data: _Prepared, z: NDArray[np.int8], weights: NDArray[np.float64] | None, rng: np.random.Generator
     ) -> tuple[Augmented, NDArray[np.int8]]:
-        """Learn one bit from the wider rows; the encoder takes the features alone."""
+        """Learn one bit from the wider rows; the encoder computes the directions from the features by itself."""
         encoder, bit = data.learner.learn(data.data, z, weights, rng)
         return Augmented(directions=data.directions, bits=encoder), bit
 
     @single_threaded_blas()
     def directions(self, X: NDArray[Any], labels: NDArray[np.float64], rng: np.random.Generator) -> Kernel | Linear:
-        """The directions, as an encoder whose scores are the place of a row along each of them.
+        """The directions, as an encoder whose scores are the coordinates of a row along them.
 
-        ``labels`` has one column per class or tag, with 1 where the row has it.
+        ``labels`` has one column per class or tag, which is 1 for the rows that have it.
         """
         if self.n_anchors is None:
             mean, directions, _ = linear_directions(X, labels, regularisation=self.regularisation)

@@ -1,9 +1,9 @@
-"""The best decision stump of every open node of a tree's level: histograms of weights, and a search on them.
+"""The best decision stump of every open node of one level of a tree, found from histograms of weights.
 
-With signed weights y_i w_i, a stump that puts the sum c on its left and S - c on its right, labelled with opposite
-signs, errs least where |2c - S| is greatest; so a feature needs only the largest and the smallest cumulative sum.
-Weights are integers: sums are exact, do not depend on their order, and a histogram can be had as that of the parent
-less that of the sibling.
+Examples have signed weights y_i w_i, which sum to S at a node. A stump with the sum c on its left and S - c on its
+right, labelled with opposite signs, has the least error if |2c - S| is largest. So for each feature only the largest
+and the smallest cumulative sum matter. Weights are integers, so sums are exact and do not depend on their order, and
+the histogram of a node is exactly that of its parent minus that of its sibling.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from hashgrove.runtime.threads import available_threads, run_tasks
 
 __all__ = ["LANES", "OpenNodes", "Stumps", "best_stumps"]
 
-LANES = 8  # features that share a pass over the examples, and one histogram of 8 KB
-HISTOGRAM = 256 * LANES
-ADDITIONS_PER_TASK = 60_000  # (example, feature) additions below which a second thread costs more than it gives
-KEPT_BYTES = 2**26  # of histograms kept for the next level
+LANES = 8  # features that share one pass over the examples and one histogram of 8 KB
+HISTOGRAM = 256 * LANES  # entries of a histogram: 256 bins for each of these features
+ADDITIONS_PER_TASK = 60_000  # with fewer additions (examples x features) a second thread does not pay
+KEPT_BYTES = 2**26  # largest size of the histograms that are kept for the next level
 
 
 class OpenNodes(NamedTuple):
     """The open nodes of one level of a tree.
 
-    Node k is number ``nodes[k]`` of the tree and has ``examples[starts[k]:starts[k + 1]]``, with label x weight in
-    ``signed``, which sum to ``totals[k]``. ``parents[k]`` is its parent's place in the level before.
+    Node k has the number ``nodes[k]`` in the tree and holds ``examples[starts[k]:starts[k + 1]]``. The same part of
+    ``signed`` has the label x weight of these examples, which sum to ``totals[k]``. ``parents[k]`` is the position of
+    its parent in the previous level.
     """
 
     examples: NDArray[np.uint32]
@@ -41,7 +42,7 @@ class OpenNodes(NamedTuple):
 
 
 class Stumps(NamedTuple):
-    """The best stump of each (node, group of features): gain |2c - S|, feature, threshold, sum c on its left."""
+    """The best stump of each (node, group of features): gain |2c - S|, feature, threshold, and sum c on its left."""
 
     gains: NDArray[np.int64]
     features: NDArray[np.uint32]
@@ -58,18 +59,19 @@ def best_stumps(
     keep: bool,
     n_jobs: int | None = None,
 ) -> tuple[Stumps, NDArray[np.int32]]:
-    """Search all nodes of a level.
+    """Find the best stumps of all nodes of a level, and the histograms if they are kept.
 
     Parameters
     ----------
     bins : uint8 array of shape (n_features, n)
-        Levels of the features, one row a feature.
+        The binned features, one row per feature.
+    level : OpenNodes
     features : uint32 array of shape (n_nodes, width) or (1, width)
-        Features to try at each node, or at all; the width is a multiple of LANES.
-    histograms : int32 array of shape (parents, groups, HISTOGRAM)
-        Those of the level before where the features are the same, or an empty array.
+        The features to try at each node, or at all nodes; the width is a multiple of LANES.
+    histograms : int32 array of shape (n_parents, n_groups, HISTOGRAM)
+        The histograms of the previous level if it had the same features, otherwise an empty array.
     keep : bool
-        Whether to return the histograms of this level, if they are not too many.
+        Whether to return the histograms of this level, unless they are larger than KEPT_BYTES.
     """
     n_nodes, n_groups = len(level.nodes), features.shape[1] // LANES
     shape = n_nodes, n_groups
@@ -94,7 +96,11 @@ def best_stumps(
 
 @kernel
 def _families(starts, parents, subtract):
-    """Nodes that are searched together, siblings where their parent's histogram is there; examples to go through."""
+    """Group the nodes into families, which are searched together, and count the examples to visit for each family.
+
+    Family f has the nodes from families[f] to families[f + 1]: two siblings if the histogram of their parent is kept
+    (``subtract``), otherwise one node.
+    """
     n_nodes = len(parents)
     families, costs = np.zeros(n_nodes + 1, np.int64), np.zeros(n_nodes, np.int64)
     n = k = 0
@@ -112,9 +118,12 @@ def _families(starts, parents, subtract):
 
 @kernel
 def _search(bins, level, features, families, histograms, kept, stumps, first, last):
-    """Fill the results of items [first, last) of (family, group). O((examples gone through + 256) x LANES) an item."""
+    """Find the stumps of the items [first, last), where an item is a (family, group of features).
+
+    Writes ``stumps`` and, unless it is empty, ``kept``. O((examples visited + 256) x LANES) per item.
+    """
     n_groups = features.shape[1] // LANES
-    own, other = np.empty(HISTOGRAM, np.int32), np.empty(HISTOGRAM, np.int32)
+    histogram, of_sibling = np.empty(HISTOGRAM, np.int32), np.empty(HISTOGRAM, np.int32)
     scratch = np.empty((3, LANES), np.int32)
     for item in range(first, last):
         family, group = item // n_groups, item % n_groups
@@ -125,20 +134,20 @@ def _search(bins, level, features, families, histograms, kept, stumps, first, la
                 node, sibling = sibling, node
         lanes = features[node % len(features), group * LANES : (group + 1) * LANES]
         part = slice(level.starts[node], level.starts[node + 1])
-        _histogram(bins, lanes, level.examples[part], level.signed[part], own)
-        _best_of_group(own, lanes, level.totals, node, group, scratch, stumps)
+        _histogram(bins, lanes, level.examples[part], level.signed[part], histogram)
+        _best_of_group(histogram, lanes, level.totals, node, group, scratch, stumps)
         if len(kept) > 0:
-            kept[node, group] = own
+            kept[node, group] = histogram
         if sibling >= 0:
-            other[:] = histograms[level.parents[node], group] - own
-            _best_of_group(other, lanes, level.totals, sibling, group, scratch, stumps)
+            of_sibling[:] = histograms[level.parents[node], group] - histogram
+            _best_of_group(of_sibling, lanes, level.totals, sibling, group, scratch, stumps)
             if len(kept) > 0:
-                kept[sibling, group] = other
+                kept[sibling, group] = of_sibling
 
 
 @kernel
 def _histogram(bins, lanes, index, signed, histogram):
-    """Sum of ``signed`` at each level of the eight features ``lanes``: histogram[level * 8 + q], int32, overwritten."""
+    """Write the sum of ``signed`` in each bin of feature lanes[q] to histogram[bin * 8 + q], int32. O(examples)."""
     histogram[:] = 0
     x0, x1, x2, x3 = bins[lanes[0]], bins[lanes[1]], bins[lanes[2]], bins[lanes[3]]
     x4, x5, x6, x7 = bins[lanes[4]], bins[lanes[5]], bins[lanes[6]], bins[lanes[7]]
@@ -157,12 +166,12 @@ def _histogram(bins, lanes, index, signed, histogram):
 
 @kernel
 def _best_of_group(histogram, lanes, totals, node, group, scratch, stumps):
-    """Write the best stump on eight features; of equal ones the first feature, and there the lowest threshold."""
+    """Write the best stump on eight features; ties go to the first feature, and then to the lowest threshold."""
     running, highest, lowest = scratch[0], scratch[1], scratch[2]
     scratch[:] = 0
-    for level in range(255):
+    for threshold in range(255):
         for q in range(LANES):
-            running[q] += histogram[level * LANES + q]
+            running[q] += histogram[threshold * LANES + q]
             highest[q] = max(highest[q], running[q])
             lowest[q] = min(lowest[q], running[q])
     total = totals[node]
@@ -171,11 +180,11 @@ def _best_of_group(histogram, lanes, totals, node, group, scratch, stumps):
         gain = max(2 * np.int64(highest[q]) - total, total - 2 * np.int64(lowest[q]))
         if gain > best:
             best, lane = gain, q
-    left, level = np.int64(histogram[lane]), 0
-    while level < 255 and abs(2 * left - total) != best:
-        level += 1
-        left += histogram[level * LANES + lane]
+    left, threshold = np.int64(histogram[lane]), 0
+    while threshold < 255 and abs(2 * left - total) != best:
+        threshold += 1
+        left += histogram[threshold * LANES + lane]
     stumps.gains[node, group] = best
     stumps.features[node, group] = lanes[lane]
-    stumps.thresholds[node, group] = level
+    stumps.thresholds[node, group] = threshold
     stumps.lefts[node, group] = left

@@ -1,8 +1,8 @@
-"""Step 2 with support vector machines (section 4 of the paper): LinearSVM, and KernelSVM with the RBF kernel.
+"""Step 2 with support vector machines (section 4 of the paper): `LinearSVM`, and `KernelSVM` with the RBF kernel.
 
-Both ignore the weights of the examples: in the authors' release the linear SVM does, and the kernel SVM
-follows it here. A learner stopped by ``max_iter`` gives no warning: a hash function that is not optimal is
-still one, and the next bits are fitted to the codes that it really gives.
+Both ignore the weights of the examples, as the linear SVM of the authors' release does. A learner that is stopped by
+``max_iter`` gives no warning: a hash function need not be optimal, and the next bits are fitted to the codes that it
+really gives.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.svm import SVC
 from hashgrove.encoders import Encoder, Kernel, Linear
 from hashgrove.functions.base import bit_of, is_constant
 from hashgrove.numerics.eigen import whitening
+from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.squared_hinge import SquaredHinge
 from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
 from hashgrove.supervision import Supervision
@@ -28,33 +29,33 @@ from hashgrove.supervision import Supervision
 __all__ = ["KernelSVM", "LinearSVM"]
 
 GAMMA_NEIGHBOURS = 50
-GAMMA_ROWS = 1000  # rows whose neighbours give gamma; the neighbours themselves come from all rows
-EIGENVALUE_FLOOR = 1e-8  # of the largest one; directions below it are rounding error
+GAMMA_ROWS = 1000  # number of rows whose neighbours, among all rows, determine gamma
+EIGENVALUE_FLOOR = 1e-8  # share of the largest eigenvalue; directions below it are rounding error
 
 
 @dataclass(frozen=True, eq=False)
-class _Scaled:
-    """Features as given, and scaled to [0, 1] for the solver."""
+class _LinearData:
+    """The training rows, and the solver, which has them scaled to [0, 1]."""
 
     X: Any
-    scaled: SquaredHinge
+    solver: SquaredHinge
     n_jobs: int | None
 
 
 class LinearSVM(BaseEstimator):  # type: ignore[misc]
-    """Hyperplanes by squared hinge loss on features scaled to [0, 1]: LIBLINEAR's problem, by exact Newton steps.
+    """Hyperplanes with the squared hinge loss on features scaled to [0, 1]: LIBLINEAR's problem, by exact Newton steps.
 
-    The scaling is folded into the hyperplane, so the encoder takes features as they are. Weights of examples
-    are ignored, as in the authors' release. `hashgrove.numerics.squared_hinge` has the method and its cost.
+    The scaling becomes part of the hyperplane, so the encoder takes unscaled features. Weights of examples are ignored,
+    as in the authors' release. `hashgrove.numerics.squared_hinge` describes the method and its cost.
 
     Parameters
     ----------
     C : float, optional
-        Penalty of an error; ``None`` is 1e6 / n, the authors' choice.
+        Penalty of an error; ``None`` means 1e6 / n, the authors' choice.
     max_iter : int
-        Newton steps for one bit; a bit that stops there is used as it is.
+        Largest number of Newton steps per bit. A bit that reaches it is used as it is.
     tol : float
-        A bit ends where its gradient has come down to this share of the first one.
+        A bit is finished when the gradient has fallen to this share of its first value.
 
     Examples
     --------
@@ -85,62 +86,64 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
         supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
-    ) -> _Scaled:
-        """Scale the features, once for all bits."""
+    ) -> _LinearData:
+        """Check the parameters and scale the features, once for all bits."""
         check_parameters(self)
-        return _Scaled(X, SquaredHinge(X, scale=True), n_jobs)
+        return _LinearData(X, SquaredHinge(X, scale=True), n_jobs)
 
     def learn(
         self,
-        data: _Scaled,
+        data: _LinearData,
         z: NDArray[np.int8],
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
     ) -> tuple[Linear, NDArray[np.int8]]:
-        """Fit one bit; the hyperplane, and the bit that it gives."""
+        """Learn one bit; returns the hyperplane, and the values that it gives for the training rows."""
         if is_constant(z):
             encoder = Linear.constant(z[0], n_features=data.X.shape[1])
         else:
             C = 1e6 / len(z) if self.C is None else self.C
-            weight, intercept = data.scaled.solve(z, C=C, max_iter=self.max_iter, tol=self.tol)
+            weight, intercept = data.solver.solve(z, C=C, max_iter=self.max_iter, tol=self.tol)
             encoder = Linear(weights=weight[None], bias=np.array([intercept]))
         return encoder, bit_of(encoder, data.X, data.n_jobs)
 
 
 @dataclass(frozen=True, eq=False)
-class _Supported:
-    """Features in float64, the support vectors to choose from, and the Nystroem map where they are few."""
+class _KernelData:
+    """The training rows in float64 and the candidates for support vectors.
+
+    With a budget of support vectors there are also the Nystroem map, and the solver, which has the mapped rows.
+    """
 
     X: NDArray[np.float64]
     support: NDArray[np.float64]
     gamma: NDArray[np.float64]
     nystroem: NDArray[np.float64] | None
-    mapped: SquaredHinge | None
+    solver: SquaredHinge | None
     n_jobs: int | None
 
 
 class KernelSVM(BaseEstimator):  # type: ignore[misc]
-    """Gaussian (RBF) kernel machines: exact by LIBSVM, or with a budget of support vectors for large n.
+    """Kernel machines with the Gaussian (RBF) kernel: exact, by LIBSVM, or with a budget of support vectors.
 
-    Weights of examples are ignored, as `LinearSVM` does.
+    Weights of examples are ignored, as in `LinearSVM`.
 
     Parameters
     ----------
     C : float, optional
-        Penalty of an error; ``None`` is 1e5 / n, the authors' choice.
+        Penalty of an error; ``None`` means 1e5 / n, the authors' choice.
     gamma : float, optional
-        The kernel is exp(-gamma ||x - s||^2); ``None`` is 1 / mean squared distance to the 50 nearest
-        neighbours, over at most 1000 rows drawn at random.
+        The kernel is exp(-gamma ||x - s||^2); ``None`` means 1 / (mean squared distance to the 50 nearest neighbours),
+        over at most 1000 random rows.
     n_support : int, optional
-        ``None``: LIBSVM; its time and the number of support vectors grow with n, beyond about 10,000 rows it
-        is slow, and so is encoding. A number: that many training rows are drawn once as support vectors of
+        ``None``: LIBSVM finds the support vectors. Its time and their number grow with n; beyond about 10,000 rows
+        learning and encoding are slow. A number is a budget: this many random training rows serve as support vectors of
         all bits, and each bit is a linear SVM with squared hinge loss in their Nystroem feature space.
     max_iter : int
-        Limit of iterations for one bit (with a budget: Newton steps), -1 for none; a bit that stops there is used
-        as it is.
+        Largest number of iterations per bit (with a budget: of Newton steps), or -1 for no limit. A bit that reaches it
+        is used as it is.
     tol : float, optional
-        Tolerance of the stopping criterion; ``None`` is 1e-3 for LIBSVM, and 1e-4, that of `LinearSVM`, with a
-        budget.
+        Tolerance of the stopping criterion; ``None`` means 1e-3 for LIBSVM, and 1e-4, as in `LinearSVM`, with a budget.
 
     Examples
     --------
@@ -182,26 +185,27 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
-    ) -> _Supported:
-        """Choose gamma and, with a budget, draw the landmarks and map all rows, once for all bits."""
+    ) -> _KernelData:
+        """Choose gamma and, with a budget, draw the support vectors and map all rows, once for all bits."""
         check_parameters(self)
         if self.max_iter == 0:
             Integer(1).check("max_iter", self.max_iter)
         X = X.astype(np.float64)
         gamma = np.array(self._gamma(X, rng, earlier, n_jobs), np.float64)
         if self.n_support is None:
-            return _Supported(X, X, gamma, None, None, n_jobs)
-        support = X[np.sort(rng.choice(len(X), size=min(self.n_support, len(X)), replace=False))]
+            return _KernelData(X, X, gamma, None, None, n_jobs)
+        support = X[sample_rows(len(X), self.n_support, rng)]
         n_support = len(support)
         features = Kernel(support=support, weights=np.eye(n_support), bias=np.zeros(n_support), gamma=gamma)
         nystroem = whitening(features.scores(support, n_jobs=n_jobs), floor=EIGENVALUE_FLOOR)
         mapping = Kernel(support=support, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]), gamma=gamma)
-        return _Supported(X, support, gamma, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
+        return _KernelData(X, support, gamma, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
     def _gamma(self, X: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
+        """The width of the kernel: that of the earlier bits, the parameter, or one from the data."""
         if isinstance(earlier, Kernel) and self.gamma not in (None, float(earlier.gamma)):
             raise ValueError(
-                f"The 'gamma' parameter must stay {float(earlier.gamma)!r}, that of the bits so far, or None, with "
+                f"The 'gamma' parameter must be None or {float(earlier.gamma)!r}, the value of the bits so far, with "
                 f"warm_start=True. Got {self.gamma!r} instead."
             )
         if isinstance(earlier, Kernel):
@@ -210,17 +214,17 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
 
     def learn(
         self,
-        data: _Supported,
+        data: _KernelData,
         z: NDArray[np.int8],
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
     ) -> tuple[Kernel, NDArray[np.int8]]:
-        """Fit one bit; the kernel machine, and the bit that it gives."""
+        """Learn one bit; returns the kernel machine, and the values that it gives for the training rows."""
         C = 1e5 / len(z) if self.C is None else self.C
         weight, intercept = np.zeros(len(data.support)), float(z[0])
         if is_constant(z):
             pass
-        elif data.nystroem is None or data.mapped is None:
+        elif data.nystroem is None or data.solver is None:
             svm = SVC(C=C, gamma=float(data.gamma), max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -229,18 +233,19 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
             intercept = svm.intercept_[0]
         else:
             limit = 1000 if self.max_iter == -1 else self.max_iter
-            coefficients, intercept = data.mapped.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
+            coefficients, intercept = data.solver.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
             weight = data.nystroem @ coefficients
         encoder = Kernel(support=data.support, weights=weight[None], bias=np.array([intercept]), gamma=data.gamma)
         return encoder, bit_of(encoder, data.X, data.n_jobs)
 
 
 def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: int | None) -> float:
-    rows = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
+    """1 / (mean squared distance to the nearest neighbours), over a sample of the rows."""
+    rows = sample_rows(len(X), GAMMA_ROWS, rng)
     n_neighbors = min(GAMMA_NEIGHBOURS, len(X) - 1)
     if n_neighbors == 0:
         return 1.0
     neighbours = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute", n_jobs=n_jobs).fit(X)
     distances = neighbours.kneighbors(X[rows])[0]
-    mean = float(np.mean(distances[:, 1:] ** 2))  # the first one is the row itself
+    mean = float(np.mean(distances[:, 1:] ** 2))  # the nearest neighbour is the row itself
     return 1.0 / mean if mean > 0 else 1.0

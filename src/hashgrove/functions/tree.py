@@ -1,7 +1,7 @@
 """One weighted tree on binned features, grown level by level: the weak learner of `hashgrove.functions.boosting`.
 
-A node is a decision stump of least weighted classification error, with either polarity, over a random subset of the
-features (LazyBoost); a leaf takes the sign of its weight.
+Each node is the decision stump, of either polarity, with the least weighted classification error over a random subset
+of the features (LazyBoost). The value of a leaf is the sign of the sum of its signed weights.
 """
 
 from __future__ import annotations
@@ -39,18 +39,21 @@ def grow(
     seed: np.uint64,
     n_jobs: int | None = None,
 ) -> Tree:
-    """Grow a tree on the examples ``index`` with signed weights ``signed`` (label x weight, in fixed point).
+    """Grow a tree on weighted examples.
 
     Parameters
     ----------
     bins : uint8 array of shape (n_features, n)
-        Levels of the features, one row a feature.
+        The binned features, one row per feature.
     index, signed : arrays of shape (m,)
-        The examples that count, and their label x weight; the absolute weights sum to less than 2^31.
+        The numbers of the examples to use, and their label x weight in fixed point. The absolute weights sum to less
+        than 2^31.
     n_features, per_node : int, bool
-        How many features are drawn, for each node or once for the tree.
+        How many features are drawn, and whether they are drawn for each node or once for the tree.
     min_points : int
         A node with this many examples or fewer of either class becomes a leaf.
+    seed : uint64
+        Seed of the features that are drawn.
     """
     capacity = min(2 ** (max_depth + 1) - 1, 2 * len(index) + 1)
     dtypes = np.uint32, np.uint8, np.uint32, np.int8
@@ -75,7 +78,7 @@ def grow(
 
 @kernel
 def _root(signed, min_points, value):
-    """The nodes, starts, totals and parents of the first level: the root, or none where it is a leaf."""
+    """The nodes, starts, totals and parents of the first level: the root, or nothing if the root is a leaf."""
     total, positive = np.int64(0), 0
     for t in range(len(signed)):
         total += signed[t]
@@ -91,7 +94,10 @@ def _root(signed, min_points, value):
 
 @kernel
 def _draw_features(n_features, k, seed, nodes):
-    """Distinct features for each node, (nodes, multiple of LANES); the last one is repeated to fill the last group."""
+    """Draw k distinct features for each node; returns an array of shape (nodes, k rounded up to a multiple of LANES).
+
+    The last feature is repeated to fill the last group.
+    """
     k = min(k, n_features)
     width = (k + LANES - 1) // LANES * LANES
     features = np.empty((len(nodes), width), np.uint32)
@@ -105,12 +111,12 @@ def _draw_features(n_features, k, seed, nodes):
 
 @kernel
 def _split(bins, level, stumps, is_last, min_points, n_nodes, tree):
-    """Split the open nodes by their best stumps; returns the number of nodes and the fields of the next `Level`.
+    """Split the open nodes by their best stumps; returns the number of nodes and the fields of the next `OpenNodes`.
 
-    A stump with nothing on one side gains exactly |S|, so a node splits only where the gain is above that.
+    A stump with nothing on one side has a gain of exactly |S|, so a node is split only if its gain is larger.
     """
     n_open = len(level.nodes)
-    room = 0 if is_last else len(level.examples) + 1  # one more: `_partition` writes before it knows
+    room = 0 if is_last else len(level.examples) + 1  # `_partition` may write one entry too many
     examples, signed = np.empty(room, np.uint32), np.empty(room, np.int32)
     right_examples, right_signed = np.empty(room, np.uint32), np.empty(room, np.int32)
     nodes, parents = np.empty(2 * n_open, np.int64), np.empty(2 * n_open, np.int64)
@@ -149,18 +155,18 @@ def _split(bins, level, stumps, is_last, min_points, n_nodes, tree):
 
 
 @kernel
-def _partition(levels, examples, signed, threshold, left, left_signed, right, right_signed):
-    """Write the examples of either side of a stump, in their order, without a branch.
+def _partition(feature_bins, examples, signed, threshold, left, left_signed, right, right_signed):
+    """Write the examples of each side of a stump, in their order, without a branch.
 
-    Returns the number of examples on each side, and of positive ones among them. The outputs have room for one more
-    than there are.
+    Returns the number of examples on each side, and the number of positive ones among them. Each output array must have
+    room for one example more than it gets.
     """
     n_left = n_right = positive_left = positive = np.uint64(0)
     for t in range(np.uint64(len(examples))):
         i, weight = examples[t], signed[t]
         left[n_left], left_signed[n_left] = i, weight
         right[n_right], right_signed[n_right] = i, weight
-        to_left = np.uint64(levels[i] <= threshold)
+        to_left = np.uint64(feature_bins[i] <= threshold)
         n_left += to_left
         n_right += np.uint64(1) - to_left
         positive += np.uint64(weight > 0)

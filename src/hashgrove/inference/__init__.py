@@ -1,7 +1,7 @@
-"""Step 1: the best values of one bit, min z'Az over z in {-1, +1}^n (section 3 of the paper).
+"""Step 1: find the best values of one bit, min z'Az over z in {-1, +1}^n (section 3 of the paper).
 
-`Solver` is the contract. ``SOLVERS`` names those that `hashgrove.FastHash` takes by name: a new solver is one file here
-and one line in that table.
+`Solver` is the contract. ``SOLVERS`` lists the solvers that `hashgrove.FastHash` accepts by name. A new solver is one
+file here and one line in that table.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ SOLVERS: dict[str, type[Solver]] = {"block-gc": BlockGraphCut, "icm": ICM, "spec
 
 
 def as_solver(choice: Any) -> Solver:
-    """The solver of this name, or the solver itself."""
+    """Turn the name of a solver, or a solver, into a solver."""
     if isinstance(choice, str) and choice in SOLVERS:
         return SOLVERS[choice]()
     if hasattr(choice, "solve") and not isinstance(choice, type):

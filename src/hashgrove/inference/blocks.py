@@ -1,4 +1,4 @@
-"""Algorithm 2: groups of points without a dissimilar pair inside, so that a cut can set each group at once."""
+"""Algorithm 2: blocks of points without a dissimilar pair inside, so that one graph cut can solve each block."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ def class_blocks(classes: NDArray[np.int32]) -> Blocks:
 
 
 def single_blocks(n_points: int) -> Blocks:
-    """Blocks of one point: Block GraphCut becomes ICM."""
+    """One block per point. Block GraphCut with these blocks is ICM."""
     return Blocks(np.arange(n_points + 1), np.arange(n_points, dtype=np.uint32))
 
 
 def greedy_blocks(affinity: Affinity, rng: np.random.Generator) -> Blocks:
     """Algorithm 2 of the paper, in the authors' order of candidates.
 
-    The root of a block is a random point that has no block yet. Candidates are first the points similar to it,
-    those with a block too, and then every point without one, in random order.
+    A block starts with a random point that is in no block yet. Then come the candidates: first all points that are
+    similar to it, even if they are in a block already, and then, in random order, all points that are in no block. A
+    candidate joins the block if it is not dissimilar to any point in it.
     """
     order = rng.permutation(len(affinity)).astype(np.uint32)
     return Blocks(*_greedy(affinity.indptr, affinity.first_dissimilar, affinity.indices, order))
@@ -51,9 +52,12 @@ def greedy_blocks(affinity: Affinity, rng: np.random.Generator) -> Blocks:
 
 @kernel
 def _greedy(indptr, first_dissimilar, indices, order):
-    """Admitting a point marks its dissimilar points, so a candidate costs one look: O(pairs + blocks x open points)."""
+    """The starts and members of greedy blocks, with candidates in ``order``. O(pairs + blocks x points without block).
+
+    A point that joins a block marks the points dissimilar to it, so each candidate needs only one look-up.
+    """
     n = len(order)
-    block_of = np.full(n, -1, np.int64)  # the last block that took the point
+    block_of = np.full(n, -1, np.int64)  # the last block that the point joined
     forbidden = np.full(n, -1, np.int64)  # the last block that the point is dissimilar to
     open_points = order.copy()
     n_open = n

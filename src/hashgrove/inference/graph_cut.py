@@ -1,4 +1,4 @@
-"""Algorithm 3, Block GraphCut: set one block of points at a time to its exact best, given all the others."""
+"""Algorithm 3, Block GraphCut: find the exact best values of one block of points at a time, with all others fixed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ STARTS = {"ones": 1, "zeros": 0}
 
 
 class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
+    """Passes over all blocks of points; subclasses say what the blocks are."""
+
     constraints: ClassVar[dict[str, Constraint]] = {"n_sweeps": Integer(1), "start": OneOf(tuple(STARTS))}
 
     def __init__(self, *, n_sweeps: int = 2, start: str = "ones") -> None:
@@ -37,7 +39,7 @@ class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks: ...
 
     def solve(self, state: Blocks, problem: BinaryQuadratic, rng: np.random.Generator) -> NDArray[np.int8]:
-        """The values of one bit: -1 or +1 for each point."""
+        """Find the values of one bit, -1 or +1 for each point."""
         z = np.full(len(problem.affinity), STARTS[self.start], np.int8)
         for _ in range(self.n_sweeps):
             _sweep(rng.permutation(len(state)), state.indptr, state.members, *problem.entries, z)
@@ -47,17 +49,17 @@ class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
 class BlockGraphCut(_BlockSearch):
     """Block GraphCut (Block-GC), the paper's solver.
 
-    Blocks are the classes where the affinity comes from class labels, and greedy (Algorithm 2) otherwise. No update
-    of a block raises the objective.
+    The blocks are the classes if the affinity comes from class labels; otherwise Algorithm 2 makes them. An update of a
+    block never increases the objective.
 
     Parameters
     ----------
     n_sweeps : int, default=2
-        Passes over all blocks, each in a new random order.
+        Number of passes over all blocks, each in a new random order.
     start : {"ones", "zeros"}, default="ones"
-        The values of the points before the first pass. With ones, as in the authors' code, the first blocks are solved
-        against points that are all +1. With zeros they are solved only against blocks that have been set already,
-        which gives a lower objective.
+        The values of all points before the first pass. With ones, as in the authors' code, the first blocks are solved
+        with all other points at +1. With zeros, only the blocks that have been solved already count, which gives a
+        lower objective.
     """
 
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
@@ -75,10 +77,10 @@ class ICM(_BlockSearch):
 def _sweep(
     order, block_ptr, members, indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights, z
 ):
-    """Solve each block in ``order`` exactly, with the rest of ``z`` (int8, updated) as it is. O(entries) and the cuts.
+    """Solve each block in ``order`` exactly, with all other points fixed; updates ``z`` (int8).
 
-    Similar pairs inside the block are edges; every other pair of a point in the block adds to the field of that point
-    (equations 17 and 18 of the paper, halved).
+    Similar pairs inside the block are edges of the graph. Every other pair of a point in the block contributes to the
+    field of that point (equations 17 and 18 of the paper, divided by 2). O(entries), plus the cuts.
     """
     n = len(z)
     largest = entries = 0
@@ -90,7 +92,7 @@ def _sweep(
         largest = max(largest, size)
         entries = max(entries, edges)
     outside = np.uint32(n)
-    position = np.full(n, outside, np.uint32)  # of a point in the present block
+    position = np.full(n, outside, np.uint32)  # of each point in the present block
     field = np.empty(largest, np.int64)
     values = np.empty(largest, np.int8)
     edge_ptr = np.zeros(largest + 1, np.int64)

@@ -1,12 +1,13 @@
-"""Exact minimum of a sub-modular quadratic function of signs, by minimum cut. Knows nothing of hashing.
+"""The exact minimum of a sub-modular quadratic function of signs, by minimum cut. Nothing here is about hashing.
 
-minimise sum_i field_i z_i - sum_{i<j} weight_ij z_i z_j over z in {-1, +1}^n, with weight_ij >= 0; integers
-throughout, so the minimum is exact. The graph is CSR, symmetric, rows sorted by neighbour, without a diagonal.
+It minimises sum_i field_i z_i - sum_{i<j} weight_ij z_i z_j over z in {-1, +1}^n, where weight_ij >= 0. All numbers are
+integers, so the minimum is exact. The weights are a symmetric CSR matrix without a diagonal and with sorted rows.
 
-Most nodes need no flow. In order: a node whose field outweighs all its undecided neighbours is fixed (persistency); if
-the lighter side's field can flow away into direct neighbours, the rest takes the heavier side's sign (one-hop
-certificate); only then push-relabel (Goldberg & Tarjan 1988; FIFO, with gaps and global relabelling) on what is left.
-Where several minima exist, which one is returned is deterministic but otherwise unspecified.
+Most nodes need no flow. First, a node whose field outweighs all its undecided neighbours is fixed (persistency). Then,
+if the field of the lighter side can flow into direct neighbours of the heavier side, all undecided nodes take the sign
+of the heavier side (one-hop certificate). Otherwise push-relabel (Goldberg & Tarjan 1988; FIFO, with gaps and global
+relabelling) decides the remaining nodes. If there are several minima, the one that is returned is deterministic but
+otherwise unspecified.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ __all__ = ["minimise"]
 
 @kernel
 def minimise(indptr, indices, weights, field, z):
-    """Write a minimiser to ``z`` (int8); ``field`` (int64) is overwritten.
+    """Write a minimiser to ``z`` (int8). ``field`` (int64) is overwritten.
 
-    ``indptr`` int64 (n + 1,), ``indices`` uint32, ``weights`` int32.
+    The graph is ``indptr`` (int64, shape (n + 1,)), ``indices`` (uint32) and ``weights`` (int32).
     """
     n = len(field)
     undecided = _fix_persistent(indptr, indices, weights, field, z)
@@ -35,7 +36,7 @@ def minimise(indptr, indices, weights, field, z):
                 positive += field[i]
             else:
                 negative -= field[i]
-    # field > 0 asks for z = -1; the lighter side is the source of the flow
+    # a positive field asks for z = -1; the flow starts from the lighter side
     heavy = np.int64(-1) if negative <= positive else np.int64(1)
     if _one_hop(indptr, indices, weights, field, z, heavy):
         for i in range(n):
@@ -47,9 +48,10 @@ def minimise(indptr, indices, weights, field, z):
 
 @kernel
 def _fix_persistent(indptr, indices, weights, field, z):
-    """Fix every node whose field decides it whatever its open neighbours do, to a fixpoint; 0 in ``z`` is undecided.
+    """Fix every node whose field decides it, whatever its undecided neighbours are, until no more can be fixed.
 
-    Folds what is fixed into the field of the neighbours. Returns the number of undecided nodes. O(entries).
+    In ``z``, 0 means undecided. The values of fixed nodes are added to the field of their neighbours. Returns the
+    number of undecided nodes. O(entries).
     """
     n = len(field)
     pending = np.empty(n, np.int64)  # weight to undecided neighbours
@@ -65,9 +67,9 @@ def _fix_persistent(indptr, indices, weights, field, z):
             z[i] = -1 if field[i] >= 0 else 1
             queue[tail] = i
             tail += 1
-    if n < 2 * tail:  # fewer nodes are open than fixed: let these look at their neighbours
+    if n < 2 * tail:  # fewer nodes are undecided than fixed, so visit the undecided ones
         head = tail
-        _fold_fixed_neighbours(indptr, indices, weights, field, pending, z)
+        _add_fixed_neighbours(indptr, indices, weights, field, pending, z)
         for i in range(n):
             if z[i] == 0 and abs(field[i]) >= pending[i]:
                 z[i] = -1 if field[i] >= 0 else 1
@@ -89,8 +91,8 @@ def _fix_persistent(indptr, indices, weights, field, z):
 
 
 @kernel
-def _fold_fixed_neighbours(indptr, indices, weights, field, pending, z):
-    """Fold the fixed neighbours of each open node into its field. O(entries of open nodes)."""
+def _add_fixed_neighbours(indptr, indices, weights, field, pending, z):
+    """Add the fixed neighbours of each undecided node to its field. O(entries of undecided nodes)."""
     for i in range(len(field)):
         if z[i] != 0:
             continue
@@ -105,10 +107,10 @@ def _fold_fixed_neighbours(indptr, indices, weights, field, pending, z):
 
 @kernel
 def _one_hop(indptr, indices, weights, field, z, heavy):
-    """Whether the lighter side's field can flow into direct neighbours of the heavier side: then all of it yields.
+    """Whether the whole field of the lighter side can flow into direct neighbours on the heavier side.
 
-    ``heavy`` is the sign that the heavier side asks for; the light nodes are those with heavy * field > 0. Reads only;
-    O(entries).
+    If so, all undecided nodes may take the sign ``heavy`` that the heavier side asks for. The lighter side are the
+    nodes with heavy * field > 0. Changes nothing. O(entries).
     """
     n = len(field)
     room = np.empty(n, np.int64)
@@ -133,7 +135,7 @@ def _one_hop(indptr, indices, weights, field, z, heavy):
 
 @kernel
 def _cut(indptr, indices, weights, field, z, heavy, undecided):
-    """Decide the undecided nodes by maximum flow on the graph that they induce."""
+    """Decide the undecided nodes by a maximum flow on the graph of these nodes."""
     n = len(field)
     nodes = np.empty(undecided, np.uint32)
     m = 0
@@ -160,7 +162,7 @@ def _cut(indptr, indices, weights, field, z, heavy, undecided):
 
 @kernel
 def _induced(indptr, indices, weights, z, nodes):
-    """The graph on ``nodes``, where z is 0: indptr, indices and weights."""
+    """The part of the graph between ``nodes``, for which z is 0: its indptr, indices and weights. O(entries)."""
     position = np.empty(len(z), np.uint32)
     ptr = np.zeros(len(nodes) + 1, np.int64)
     entries = 0
@@ -184,7 +186,7 @@ def _induced(indptr, indices, weights, z, nodes):
 
 @kernel
 def _reverse_arcs(ptr, heads):
-    """Position of arc (j, i) for each arc (i, j); rows are sorted, so the arcs into j come in the order of its row."""
+    """The position of arc (j, i) for each arc (i, j). Rows are sorted, so arcs into j come in the order of row j."""
     cursor = ptr[:-1].copy()
     reverse = np.empty(len(heads), np.uint32)
     for e in range(np.uint64(len(heads))):
@@ -195,7 +197,7 @@ def _reverse_arcs(ptr, heads):
 
 @kernel
 def _distances_to_sink(ptr, heads, reverse, residual, room, height, queue):
-    """Exact residual distance of every node to the sink, n + 1 where there is no path (breadth-first, backwards)."""
+    """Write to ``height`` the exact residual distance of every node to the sink, n + 1 without a path. O(entries)."""
     n = len(room)
     head = tail = 0
     for i in range(n):
@@ -204,7 +206,7 @@ def _distances_to_sink(ptr, heads, reverse, residual, room, height, queue):
             height[i] = 1
             queue[tail] = i
             tail += 1
-    while head < tail < n:  # once all are reached, nothing is left to find
+    while head < tail < n:  # stops as soon as all nodes are reached
         i = queue[head]
         head += 1
         for e in range(np.uint64(ptr[i]), np.uint64(ptr[i + 1])):
@@ -217,15 +219,15 @@ def _distances_to_sink(ptr, heads, reverse, residual, room, height, queue):
 
 @kernel
 def _push_relabel(ptr, heads, residual, excess, room):
-    """Maximum preflow from ``excess`` to ``room`` (both int64, consumed); returns the final distances to the sink.
+    """Push a maximum preflow from ``excess`` to ``room`` (both int64, updated); returns the distances to the sink.
 
-    Nodes whose distance is above n are the source side of a minimum cut.
+    Nodes with a distance above n are the source side of a minimum cut.
     """
     n = len(excess)
     reverse = _reverse_arcs(ptr, heads)
     height = np.empty(n, np.int64)
     scratch = np.empty(n, np.int64)
-    queue = np.empty(n, np.int64)  # circular; a node is in it at most once
+    queue = np.empty(n, np.int64)  # circular; it holds each node at most once
     queued = np.zeros(n, np.bool_)
     at_height = np.zeros(n + 2, np.int64)
     current = np.empty(n, np.int64)
@@ -282,7 +284,7 @@ def _push_relabel(ptr, heads, residual, excess, room):
             at_height[old] -= 1
             height[i] = min(lowest + 1, n + 1)
             at_height[height[i]] += 1
-            if at_height[old] == 0 and old <= n:  # a gap: nothing above it reaches the sink any more
+            if at_height[old] == 0 and old <= n:  # a gap: no node above it can reach the sink
                 for j in range(n):
                     if old < height[j] <= n:
                         at_height[height[j]] -= 1

@@ -1,7 +1,8 @@
-"""The quadratic problem of one bit, without its matrix: one small integer per pair, and two tables per bit.
+"""The quadratic problem of one bit, stored without its matrix: one small integer per pair, and two tables per bit.
 
-All that a loss sees of the earlier bits is the distance of a pair in them, so a_ij is a look-up in a table of that
-distance, times the weights of both points where points are weighted: a point of weight 2 counts like two equal points.
+A loss depends on the earlier bits only through the distance of a pair in them. So a_ij is looked up in a table by that
+distance. If points have weights, it is multiplied by the weights of both points: a point of weight 2 counts like two
+equal points.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ class PairDistances:
     affinity : Affinity
         The pairs.
     n_bits : int
-        The number of bits that there will be: one byte per pair up to 255 bits, two above.
+        The final number of bits. A distance takes one byte for up to 255 bits, and two bytes for more.
     weights : array of shape (n_points,), optional
         How much each point counts in `mean`.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class PairDistances:
         self.n_jobs = n_jobs
 
     def add_bit(self, z: NDArray[np.int8]) -> None:
-        """Add one where the two points of a pair differ in ``z``."""
+        """Add one to the distance of every pair whose points differ in ``z``."""
         a = self.affinity
         tasks = [(a.indptr, a.indices, z, self.values, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)]
         run_tasks(_add_bit, tasks, n_jobs=self.n_jobs)
         self.n_bits += 1
 
     def mean(self, similar: NDArray[np.float64], dissimilar: NDArray[np.float64]) -> float:
-        """Mean over the pairs of a table look-up in their distance: the objective, given the tables of a loss."""
+        """The mean over all pairs of a table entry for their distance: with the tables of a loss, the objective."""
         a = self.affinity
         arrays = a.indptr, a.first_dissimilar, a.indices, self.values, self.weights, self.n_bits
         counts = np.sum(
@@ -73,7 +74,7 @@ class PairDistances:
 class BinaryQuadratic:
     """min z'Az for one bit, with a_ij = coefficients[distance_ij] (equation 9 of the paper).
 
-    ``point_weights``, at most 1 each, multiply a_ij by those of both points; None means that all points count the same.
+    If ``point_weights`` is given (each at most 1), a_ij is multiplied by the weights of both points.
     """
 
     affinity: Affinity
@@ -83,16 +84,16 @@ class BinaryQuadratic:
 
     @property
     def entries(self) -> tuple[Any, ...]:
-        """What the kernels need to look up a_ij, in the order of their arguments."""
+        """The arrays that the kernels need to look up a_ij, in the order of their arguments."""
         a = self.affinity
         return a.indptr, a.first_dissimilar, a.indices, self.distances, *self.coefficients, self.point_weights
 
     def objective(self, z: NDArray[np.int8]) -> int:
-        """z'Az, exact, in the fixed point of the coefficients."""
+        """z'Az, exactly, in the fixed-point units of the coefficients."""
         return int(_objective(*self.entries, z))
 
     def weights(self) -> NDArray[np.float64]:
-        """How much each point matters to this bit: sum_j |a_ij|, rescaled to mean 1."""
+        """How much each point i matters for this bit: sum_j |a_ij|, rescaled to mean 1."""
         total = _absolute_sums(*self.entries)
         mean = total.mean()
         return total / mean if mean > 0 else np.ones(len(total))
@@ -123,6 +124,7 @@ def _add_bit(indptr, indices, z, distances, first, last):
 
 @kernel
 def _pair_weight(point_weights, i, j):
+    """The weight of a pair: the product of the weights of its points, or 1."""
     if point_weights is None:
         return 1.0
     return point_weights[i] * point_weights[j]
@@ -130,7 +132,7 @@ def _pair_weight(point_weights, i, j):
 
 @kernel
 def _count(indptr, first_dissimilar, indices, distances, point_weights, n_bits, first, last):
-    """Number or weight of similar (row 0) and dissimilar (row 1) entries at each distance, over rows [first, last)."""
+    """Total weight of the similar (row 0) and dissimilar (row 1) entries at each distance, for rows [first, last)."""
     counts = np.zeros((2, n_bits + 1), np.float64)
     for i in range(first, last):
         for e in range(np.uint64(indptr[i]), np.uint64(first_dissimilar[i])):
@@ -142,6 +144,7 @@ def _count(indptr, first_dissimilar, indices, distances, point_weights, n_bits, 
 
 @kernel
 def _objective(indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights, z):
+    """z'Az. O(entries)."""
     total = np.int64(0)
     for i in range(len(first_dissimilar)):
         row = np.int64(0)
@@ -155,6 +158,7 @@ def _objective(indptr, first_dissimilar, indices, distances, similar, dissimilar
 
 @kernel
 def _absolute_sums(indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights):
+    """sum_j |a_ij| for each point i. O(entries)."""
     sums = np.empty(len(first_dissimilar), np.float64)
     for i in range(len(first_dissimilar)):
         total = np.int64(0)
@@ -168,6 +172,7 @@ def _absolute_sums(indptr, first_dissimilar, indices, distances, similar, dissim
 
 @kernel
 def _values(indptr, first_dissimilar, indices, distances, similar, dissimilar, point_weights):
+    """a_ij for each entry, in the order of ``distances``. O(entries)."""
     data = np.empty(len(distances), np.float64)
     for i in range(len(first_dissimilar)):
         for e in range(indptr[i], first_dissimilar[i]):

@@ -1,4 +1,4 @@
-"""Spectral inference (section 3.1 of the paper): the smallest eigenvector, improved within [-1, 1], cut at zero."""
+"""Spectral inference (section 3.1 of the paper): signs of the eigenvector of the smallest eigenvalue, then improved."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["Spectral"]
 
 
 class Spectral(BaseEstimator):  # type: ignore[misc]
-    """Spectral relaxation. Slower and looser than Block GraphCut on large data; kept as the paper's comparison.
+    """Spectral relaxation, which the paper compares with. On large data it is slower and worse than Block GraphCut.
 
-    As in the authors' code, L-BFGS-B starts from the thresholded eigenvector and the better code of the two is kept.
+    As in the authors' code, L-BFGS-B with the bounds [-1, 1] starts from the signs of the eigenvector, and the better
+    one of the two solutions is kept.
 
     Parameters
     ----------
     max_iter : int, default=30
-        Iterations of L-BFGS-B.
+        Largest number of iterations of L-BFGS-B.
     tol : float, default=1e-3
         Relative accuracy of the eigenvalue.
     """
@@ -41,7 +42,7 @@ class Spectral(BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
 
     def solve(self, state: None, problem: BinaryQuadratic, rng: np.random.Generator) -> NDArray[np.int8]:
-        """The values of one bit: -1 or +1 for each point."""
+        """Find the values of one bit, -1 or +1 for each point."""
         A = problem.matrix()
         n = A.shape[0]
         A = A / max(1.0, abs(A).max())

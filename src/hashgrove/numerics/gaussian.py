@@ -1,7 +1,7 @@
-"""Gaussian features around anchors, as kernel methods have them: random training points, kernel values, centred.
+"""Gaussian features around anchors, which are random training points.
 
-The features of a row are exp(-gamma ||x - a_q||^2) less their mean over the training rows, so that a hyperplane through
-their origin splits the data about evenly (KSH, section 2.1).
+Feature q of a row x is exp(-gamma ||x - a_q||^2) minus the mean of this value over the training rows, so that a
+hyperplane through the origin splits the data about evenly (KSH, section 2.1).
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.numerics.distances import DistancesTo
+from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.threads import chunks
 
 __all__ = ["GaussianFeatures"]
 
 ROWS_PER_CHUNK = 2048
-GAMMA_ROWS = 2000  # rows whose distances to the anchors give gamma
+GAMMA_ROWS = 2000  # number of rows whose distances to the anchors determine gamma
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianFeatures:
-    """Gaussian features of rows: anchors, the width of the kernel, and the mean of the features.
+    """Centred Gaussian features of rows.
 
     Attributes
     ----------
     points : float64 array of shape (n_anchors, n_features)
+        The anchors.
     gamma : float
+        Width of the kernel exp(-gamma d^2).
     mean : float64 array of shape (n_anchors,)
+        Mean of the kernel values over the training rows.
 
     Examples
     --------
@@ -53,22 +57,25 @@ class GaussianFeatures:
         rng: np.random.Generator,
         sharpness: float = 0.5,
     ) -> GaussianFeatures:
-        """Draw at most ``n_anchors`` rows; gamma None is sharpness / (mean squared distance), 1/2 as in KSH's code."""
-        rows = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
-        points = X[rows].astype(np.float64)
+        """Draw ``n_anchors`` random rows as anchors, or take all rows if there are fewer.
+
+        If ``gamma`` is None, it becomes sharpness / (mean squared distance to an anchor). The default sharpness of 1/2
+        is that of KSH's code.
+        """
+        points = X[sample_rows(len(X), n_anchors, rng)].astype(np.float64)
+        distances = DistancesTo(points)
         if gamma is None:
-            some = np.sort(rng.choice(len(X), size=min(GAMMA_ROWS, len(X)), replace=False))
-            scale = float(DistancesTo(points).squared(X[some]).mean())
+            scale = float(distances.squared(X[sample_rows(len(X), GAMMA_ROWS, rng)]).mean())
             gamma = sharpness / scale if scale > 0 else 1.0
-        total, ready = np.zeros(len(points)), DistancesTo(points)
+        total = np.zeros(len(points))
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-            total += np.exp(-gamma * ready.squared(X[start:stop])).sum(axis=0)
+            total += np.exp(-gamma * distances.squared(X[start:stop])).sum(axis=0)
         return cls(points, float(gamma), total / len(X))
 
     def features(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Centred kernel values, shape (n, n_anchors)."""
-        out, ready = np.empty((len(X), len(self.points))), DistancesTo(self.points)
+        """The features of the rows of ``X``, shape (n, n_anchors)."""
+        out, distances = np.empty((len(X), len(self.points))), DistancesTo(self.points)
         for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-            out[start:stop] = np.exp(-self.gamma * ready.squared(X[start:stop]))
+            out[start:stop] = np.exp(-self.gamma * distances.squared(X[start:stop]))
         out -= self.mean
         return out

@@ -11,9 +11,24 @@ from scipy.linalg import eigh
 from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.runtime.threads import chunks
 
-__all__ = ["principal_directions", "with_fixed_signs"]
+__all__ = ["principal_directions", "scatter_matrix"]
 
 ROWS_PER_CHUNK = 8192
+
+
+def scatter_matrix(X: NDArray[Any], mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of (x - mean)(x - mean)' over the rows x of X, computed from chunks of rows.
+
+    Time O(n d^2) and memory O(d^2), plus one chunk of rows, for X of shape (n, d).
+
+    >>> scatter_matrix(np.array([[0.0, 3.0], [2.0, 3.0]]), np.array([1.0, 3.0])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for start, stop in chunks(len(X), ROWS_PER_CHUNK):
+        centred = X[start:stop] - mean
+        total += centred.T @ centred
+    return total
 
 
 def principal_directions(X: NDArray[Any], n_directions: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -42,9 +57,6 @@ def principal_directions(X: NDArray[Any], n_directions: int) -> tuple[NDArray[np
     """
     n_features = X.shape[1]
     mean = X.mean(axis=0, dtype=np.float64)
-    covariance = np.zeros((n_features, n_features))
-    for start, stop in chunks(len(X), ROWS_PER_CHUNK):
-        centred = X[start:stop] - mean
-        covariance += centred.T @ centred
-    vectors = eigh(covariance, subset_by_index=(n_features - n_directions, n_features - 1))[1].T[::-1]
+    last = (n_features - n_directions, n_features - 1)
+    vectors = eigh(scatter_matrix(X, mean), subset_by_index=last)[1].T[::-1]
     return mean, np.ascontiguousarray(with_fixed_signs(vectors))

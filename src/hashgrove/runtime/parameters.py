@@ -1,7 +1,7 @@
-"""Checks of parameters: one home and one wording, "The 'x' parameter must be ... Got ... instead.".
+"""Checks of parameters, with one wording for all errors: "The 'x' parameter must be ... Got ... instead."
 
-An estimator (hasher, learner, solver, extractor) declares what each of its parameters may be in the class attribute
-``constraints``, and `check_parameters` checks them all. Arguments of functions are checked by a constraint directly:
+An estimator (hasher, learner, solver, extractor) declares the allowed values of its parameters in the class attribute
+``constraints``, and `check_parameters` checks them all. For the arguments of a function, call a constraint directly:
 ``Integer(1).check("k", k)``.
 """
 
@@ -30,18 +30,18 @@ __all__ = [
 
 
 class Constraint(ABC):
-    """What a parameter may be."""
+    """The allowed values of a parameter."""
 
     @abstractmethod
     def allows(self, value: Any) -> bool:
-        """Whether ``value`` will do."""
+        """Whether ``value`` is allowed."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """What the parameter must be, for the message."""
+        """What the parameter must be, for the error message."""
 
     def check(self, name: str, value: Any) -> Any:
-        """The value, or ValueError that names the parameter, what it must be and what it was."""
+        """Return the value; raise ValueError, with the name and what the parameter must be, if it is not allowed."""
         if not self.allows(value):
             raise ValueError(f"The {name!r} parameter must be {self}. Got {value!r} instead.")
         return value
@@ -49,7 +49,7 @@ class Constraint(ABC):
 
 @dataclass(frozen=True)
 class Integer(Constraint):
-    """An integer within limits, which belong to the range; a bool is none.
+    """An integer from ``low`` to ``high``, both included. A bool is not an integer here.
 
     >>> Integer(1).check("k", 0)
     Traceback (most recent call last):
@@ -121,7 +121,7 @@ class OneOf(Constraint):
     choices: tuple[Any, ...]
 
     def allows(self, value: Any) -> bool:
-        """Whether ``value`` is one of the choices, and of its type: 1 is not True."""
+        """Whether ``value`` equals one of the choices and has the same type, so that 1 does not count as True."""
         return any(type(value) is type(choice) and value == choice for choice in self.choices)
 
     def __str__(self) -> str:
@@ -206,6 +206,6 @@ def declared_constraints(estimator: type) -> dict[str, Constraint]:
 
 
 def check_parameters(estimator: Any) -> None:
-    """Check the parameters of an estimator by the ``constraints`` of its class and of the classes above it."""
+    """Check the parameters of an estimator against the ``constraints`` of its class and all base classes."""
     for name, constraint in declared_constraints(type(estimator)).items():
         constraint.check(name, getattr(estimator, name))

@@ -1,6 +1,6 @@
-"""Model files: an encoder, the parameters it was learned with and, optionally, the feature extractor before it.
+"""Model files: an encoder, the parameters it was learned with and, optionally, the feature extractor for its input.
 
-The file holds what was learned, so that `load` needs no learner.
+A file holds only what was learned, so `load` does not need the learner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-FEATURES_PREFIX = "features."  # of the names of an extractor's arrays in a model file
+FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
 
 def save(
@@ -37,18 +37,21 @@ def save(
     ----------
     path : path
     encoder : Encoder
-        Of a class in ``hashgrove.encoders.ENCODERS``; others hold objects that only pickle could write.
+        An instance of a class in ``hashgrove.encoders.ENCODERS``. Other encoders hold objects that only pickle could
+        write.
     hasher : str
         Name of the class that learned it.
     parameters : dict
-        The parameters it was learned with, for people to read.
+        The parameters it was learned with. They are for information only.
     features : FeatureExtractor, optional
-        The fitted extractor of the features; with it the file goes from images to codes.
+        The fitted extractor of the features. With it, the file can turn images into codes.
     """
+    name = encoder_name(encoder)
+    encoder.check()  # what cannot be read must not be written, such as numbers that overflowed while they were learned
     arrays = encoder.arrays()
     header: dict[str, Any] = {
         "hasher": hasher,
-        "encoder": encoder_name(encoder),
+        "encoder": name,
         "n_bits": encoder.n_bits,
         "n_features": encoder.n_features,
         "parameters": {name: _plain(value) for name, value in sorted(parameters.items())},
@@ -56,16 +59,16 @@ def save(
     if features is not None:
         from hashgrove.features import ImageEncoder
 
-        ImageEncoder(features, encoder)  # raises unless the extractor is fitted and fits the encoder
+        ImageEncoder(features, encoder)  # raises if the extractor is not fitted or does not match the encoder
         header["features"] = {"name": features.name, "parameters": features.parameters()}
         arrays |= {FEATURES_PREFIX + name: array for name, array in features.arrays().items()}
     modelfile.write(path, kind="encoder", header=header, arrays=arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
-    """Read an encoder from a model file, or an `ImageEncoder` where the file holds a feature extractor as well.
+    """Read an encoder from a model file, or an `ImageEncoder` if the file also holds a feature extractor.
 
-    The file is untrusted and is checked whole before it is used.
+    The file is not trusted: all of it is checked before anything is used.
     """
     header, arrays = modelfile.read(path, kind="encoder")
     encoder_class = ENCODERS.get(str(header.get("encoder")))
@@ -94,7 +97,7 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON holds it; objects by their representation, without addresses in memory."""
+    """A parameter as a JSON value. Objects become their name or repr, without memory addresses."""
     if isinstance(value, bool | int | float | str | None):
         return value
     if isinstance(value, np.generic):

@@ -1,7 +1,7 @@
-"""Who is similar to whom: labels, tags, pairs and triplets become one `Supervision`.
+"""Which points are similar: labels, tags, pairs and triplets become one `Supervision`.
 
-`reading` turns what users have into clean arrays, `Supervision` gives each method the form that it needs, and
-`Affinity` holds the pairs that FastHash sums its loss over.
+`reading` turns what users have into clean arrays. `Supervision` gives each method the form that it needs. `Affinity`
+holds the pairs that FastHash sums its loss over.
 """
 
 from hashgrove.supervision.affinity import Affinity

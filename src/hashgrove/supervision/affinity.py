@@ -1,8 +1,8 @@
 """The pairs that a loss is summed over (section 3 of the paper): a sparse, symmetric relation.
 
 A pair is similar (y_ij = +1 in the paper), dissimilar (-1) or undefined (0, not stored). For each point, at most
-``n_similar`` of its similar and ``n_dissimilar`` of its dissimilar points are drawn without replacement. The draws are
-then made symmetric by union, as in the authors' code, so that a point has about twice as many neighbours.
+``n_similar`` of its similar and ``n_dissimilar`` of its dissimilar points are drawn without replacement. Each draw
+then counts for both points of a pair, as in the authors' code, so that a point has about twice as many neighbours.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ DrawRows = Callable[[int, int], tuple[Rows, Rows]]  # similar and dissimilar nei
 
 @dataclass(frozen=True, eq=False)
 class Affinity:
-    """The pairs that a loss is summed over, as rows of neighbours. The relation is symmetric and has no diagonal.
+    """The pairs that a loss is summed over: the neighbours of each point. The relation is symmetric.
 
-    Make one by `from_labels`, `from_tags` or `from_pairs`, or let `FastHash.fit` do it.
+    Create it with `from_labels`, `from_tags` or `from_pairs`, or let `FastHash.fit` do it.
 
     Attributes
     ----------
     indptr : int64 array of shape (n_points + 1,)
         Row i is ``indices[indptr[i]:indptr[i + 1]]``.
     first_dissimilar : int64 array of shape (n_points,)
-        The neighbours in row i are similar before this place and dissimilar from it on; both runs are sorted.
+        The neighbours in row i are similar up to this position, and dissimilar from it on. Both parts are sorted.
     indices : uint32 array
         The neighbours.
     classes : int32 array of shape (n_points,), or None
-        The class of each point where the relation comes from class labels, so that a class can be a block.
+        The class of each point if all points have a class label; the classes are then the blocks of Block GraphCut.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Affinity:
 
     @cached_property
     def n_similar_entries(self) -> int:
-        """Number of stored similar entries, twice the number of similar pairs."""
+        """Number of stored similar entries, which is twice the number of similar pairs."""
         return int((self.first_dissimilar - self.indptr[:-1]).sum())
 
     def similar(self, point: int) -> NDArray[np.uint32]:
@@ -82,7 +82,7 @@ class Affinity:
         return self.indices[self.first_dissimilar[point] : self.indptr[point + 1]]
 
     def signs(self) -> sparse.csr_array:
-        """The pairs as a sparse matrix of +1 and -1, rows sorted."""
+        """The pairs as a sparse matrix of +1 and -1, with sorted rows."""
         lengths = np.diff(self.indptr)
         is_similar = np.arange(len(self.indices)) < np.repeat(self.first_dissimilar, lengths)
         matrix = sparse.csr_array(
@@ -101,7 +101,10 @@ class Affinity:
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Affinity:
-        """Points of the same class are similar, all others dissimilar; ``None`` neighbours means all of them."""
+        """Points of the same class are similar, all others are dissimilar.
+
+        At most ``n_similar`` similar and ``n_dissimilar`` dissimilar points are drawn per point; ``None`` means all.
+        """
         return cls.from_classes(
             read_classes(y), n_similar=n_similar, n_dissimilar=n_dissimilar, random_state=random_state, n_jobs=n_jobs
         )
@@ -117,12 +120,12 @@ class Affinity:
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Affinity:
-        """Points that share at least ``min_shared`` tags are similar, all others dissimilar.
+        """Points that share at least ``min_shared`` tags are similar, all others are dissimilar.
 
         Parameters
         ----------
         tags : array or scipy sparse matrix of shape (n_points, n_tags), or collections of tags
-            A matrix is non-zero where the point has the tag.
+            A matrix has a non-zero entry for each tag that a point has.
         """
         matrix, missing = read_tags(tags)
         draws = {"n_similar": n_similar, "n_dissimilar": n_dissimilar, "random_state": random_state, "n_jobs": n_jobs}
@@ -139,21 +142,21 @@ class Affinity:
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Affinity:
-        """Explicit pairs; pairs that are not named are undefined.
+        """Explicit pairs. Nothing is assumed about pairs that are not listed.
 
         Parameters
         ----------
         pairs : array of shape (m, 3), three arrays (i, j, relation), or scipy sparse matrix of shape (n, n)
             The relation is positive for similar and negative for dissimilar points. (i, j) also means (j, i).
         n_points : int, optional
-            Number of points; needed with an array of pairs, since the last points may have none.
+            Number of points. Required with an array of pairs, since the last points may not be in any pair.
         """
         draws = {"n_similar": n_similar, "n_dissimilar": n_dissimilar, "random_state": random_state, "n_jobs": n_jobs}
         return cls.from_signs(read_pairs(pairs, n_points=n_points), **draws)
 
     @classmethod
     def from_classes(cls, classes: NDArray[np.int64], *, n_jobs: int | None = None, **draws: Any) -> Affinity:
-        """From class numbers that are checked already; points of class -1 have no pairs."""
+        """The same as `from_labels`, for class numbers that have been checked; points of class -1 have no pairs."""
         limits, seed = _read_draws(**draws)
         known = np.flatnonzero(classes != UNLABELLED)
         labels = classes[known]
@@ -176,7 +179,7 @@ class Affinity:
         n_jobs: int | None = None,
         **draws: Any,
     ) -> Affinity:
-        """From a tag matrix that is checked already; points that are ``missing`` their tags have no pairs."""
+        """The same as `from_tags`, for a tag matrix that has been checked; ``missing`` points have no pairs."""
         limits, seed = _read_draws(**draws)
         Integer(1).check("min_shared", min_shared)
         known = np.flatnonzero(~missing)
@@ -191,7 +194,7 @@ class Affinity:
 
     @classmethod
     def from_signs(cls, signs: sparse.csr_array, *, n_jobs: int | None = None, **draws: Any) -> Affinity:
-        """From a symmetric matrix of +1 and -1 that is checked already."""
+        """The same as `from_pairs`, for a symmetric matrix of +1 and -1 that has been checked."""
         limits, seed = _read_draws(**draws)
         n_points = int(signs.shape[0])
         rows = []
@@ -236,7 +239,7 @@ class Affinity:
 
 
 def _read_draws(*, n_similar: Any, n_dissimilar: Any, random_state: Any) -> tuple[tuple[int, int], np.uint64]:
-    """The two limits, where ``None`` becomes a number that no row reaches, and the seed of the draws."""
+    """The two limits, with a number that no row reaches in place of ``None``, and the seed of the draws."""
     limits = []
     for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
         Integer(1, or_none=True).check(name, value)

@@ -1,7 +1,7 @@
-"""The kernels behind `Affinity`: drawing neighbours of each point, and making a relation symmetric.
+"""The kernels behind `Affinity`: they draw neighbours of each point and make the relation symmetric.
 
-A draw gives rows as (entries of each row, int64; column indices row by row, uint32). The draw of a row depends on the
-seed and the row alone, so chunks of rows can be drawn on any thread.
+A draw returns (number of neighbours per row, int64; neighbours of all rows, one row after the other, uint32). What is
+drawn for a row depends on the seed and the row only, so chunks of rows can be drawn by any thread.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ __all__ = ["draw_by_class", "draw_by_tags", "draw_of_rows", "interleave", "trans
 
 @kernel
 def draw_by_class(classes, by_class, starts, n_similar, n_dissimilar, seed, first, last):
-    """Draws of rows [first, last); ``by_class`` lists the points class by class, from ``starts``. O(neighbours)."""
+    """Draw similar and dissimilar neighbours of rows [first, last), given their classes. O(points + neighbours drawn).
+
+    The points of class c are ``by_class[starts[c]:starts[c + 1]]``.
+    """
     n = len(classes)
     rows = last - first
     stamp = np.zeros(n, np.int64)
     drawn = np.empty(n, np.int64)
     similar_counts, dissimilar_counts = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for row in range(rows):
-        own = classes[first + row]
-        size = starts[own + 1] - starts[own]
+        label = classes[first + row]
+        size = starts[label + 1] - starts[label]
         similar_counts[row] = min(n_similar, size - 1)
         dissimilar_counts[row] = min(n_dissimilar, n - size)
     similar = np.empty(similar_counts.sum(), np.uint32)
@@ -35,7 +38,7 @@ def draw_by_class(classes, by_class, starts, n_similar, n_dissimilar, seed, firs
         start, stop = starts[classes[i]], starts[classes[i] + 1]
         state = stream(seed, i)
         for t in range(draw(state, stop - start - 1, n_similar, stamp, 2 * i + 1, drawn)):
-            # the last member stands in for the point itself, which the draw leaves out by its range
+            # the range leaves out the last point of the class; it is drawn in place of point i, which is no neighbour
             j = by_class[start + drawn[t]]
             similar[a] = by_class[stop - 1] if j == i else j
             a += 1
@@ -48,9 +51,11 @@ def draw_by_class(classes, by_class, starts, n_similar, n_dissimilar, seed, firs
 
 @kernel
 def draw_by_tags(row_ptr, row_tags, tag_ptr, tag_rows, n, min_shared, n_similar, n_dissimilar, seed, first, last):
-    """Draws of rows [first, last), by counting shared tags along the inverted lists of a row's tags.
+    """Draw similar and dissimilar neighbours of rows [first, last), given their tags.
 
-    O(length of these lists + neighbours drawn); only a row that wants most of its dissimilar points visits all.
+    Row i has the tags ``row_tags[row_ptr[i]:row_ptr[i + 1]]``; tag t belongs to the rows
+    ``tag_rows[tag_ptr[t]:tag_ptr[t + 1]]``. Shared tags are counted along these lists of rows. O(points + length of the
+    lists + neighbours drawn), plus O(points) for each row that needs most of its dissimilar points.
     """
     rows = last - first
     stamp = np.zeros(n, np.int64)
@@ -81,7 +86,7 @@ def draw_by_tags(row_ptr, row_tags, tag_ptr, tag_rows, n, min_shared, n_similar,
             a += 1
         others = n - 1 - m
         dissimilar_counts[row] = min(n_dissimilar, others)
-        if 2 * dissimilar_counts[row] <= others and 2 * others >= n:  # a draw is refused at most 3 times in 4
+        if 2 * dissimilar_counts[row] <= others and 2 * others >= n:  # at least one draw in four is accepted
             for _ in range(dissimilar_counts[row]):
                 j = np.int64(below(state, n))
                 while j == i or stamp[j] == 2 * i + 2 or shared[j] >= min_shared:
@@ -105,7 +110,7 @@ def draw_by_tags(row_ptr, row_tags, tag_ptr, tag_rows, n, min_shared, n_similar,
 
 @kernel
 def draw_of_rows(indptr, indices, limit, seed, first_stream, first, last):
-    """At most ``limit`` entries of each row of [first, last) of a sparse matrix. O(rows x limit)."""
+    """Draw at most ``limit`` entries of each row in [first, last) of a sparse matrix. O(entries drawn + widest row)."""
     rows = last - first
     counts = np.empty(rows, np.int64)
     widest = 0
@@ -127,7 +132,7 @@ def draw_of_rows(indptr, indices, limit, seed, first_stream, first, last):
 
 @kernel
 def transpose(indptr, indices):
-    """Transpose of a square pattern; its rows come out sorted. O(entries)."""
+    """The transpose of a square sparse pattern, with sorted rows. O(entries)."""
     n = len(indptr) - 1
     transposed_ptr = np.zeros(n + 1, np.int64)
     for e in range(len(indices)):
@@ -146,7 +151,7 @@ def transpose(indptr, indices):
 
 @kernel
 def union(indptr, indices):
-    """Union of a square pattern and its transpose, rows sorted, without a sort. O(entries)."""
+    """The union of a square sparse pattern and its transpose, with sorted rows. O(entries)."""
     n = len(indptr) - 1
     back_ptr, back = transpose(indptr, indices)
     forth_ptr, forth = transpose(back_ptr, back)
@@ -173,7 +178,7 @@ def union(indptr, indices):
 
 @kernel
 def interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, out):
-    """Write each row as its similar run and then its dissimilar run."""
+    """Write each row to ``out`` as its similar points, followed by its dissimilar points. O(entries)."""
     for i in range(len(first_dissimilar)):
         out[indptr[i] : first_dissimilar[i]] = similar[similar_ptr[i] : similar_ptr[i + 1]]
         out[first_dissimilar[i] : indptr[i + 1]] = dissimilar[dissimilar_ptr[i] : dissimilar_ptr[i + 1]]

@@ -1,7 +1,7 @@
-"""Reading what users have: class labels, tags, pairs or triplets in any of their usual forms, checked once.
+"""Reading what users have: class labels, tags, pairs or triplets in all common forms, checked once.
 
-Each function returns one clean form: class numbers with -1 for unlabelled points, a sparse tag matrix and which points
-are unlabelled, or a sparse matrix of +1 (similar) and -1 (dissimilar). What cannot be read is refused with one line.
+Each function returns one clean form: class numbers with -1 for unlabelled points; a sparse tag matrix, and which points
+are unlabelled; or a sparse matrix of +1 (similar) and -1 (dissimilar). Anything else raises a one-line ValueError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
 
 
 def is_tags(y: Any) -> bool:
-    """Whether ``y`` has the form of tags: a matrix of several columns, or one collection per row.
+    """Whether ``y`` has the form of tags: a matrix with several columns, or one collection per row.
 
     >>> is_tags([[0, 1], [1, 0]]), is_tags([{"cat"}, {"cat", "dog"}]), is_tags(["cat", "dog"])
     (True, True, False)
@@ -40,9 +40,9 @@ def is_tags(y: Any) -> bool:
 
 
 def read_classes(y: Any, *, unlabelled: Any = None) -> NDArray[np.int64]:
-    """Class labels of any one type as numbers from 0, and -1 where a point has no label.
+    """Turn class labels of any single type into numbers from 0, with -1 for points without a label.
 
-    A label is missing where it is None, NaN or pandas' NA, or equal to ``unlabelled``.
+    A label is missing if it is None, NaN or pandas' NA, or equal to ``unlabelled``.
 
     >>> read_classes(["cat", "dog", None, "cat"])
     array([ 0,  1, -1,  0])
@@ -67,10 +67,10 @@ def read_classes(y: Any, *, unlabelled: Any = None) -> NDArray[np.int64]:
 
 
 def read_tags(tags: Any, *, unlabelled: Any = None) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
-    """Tags as a sparse matrix of ones, one column per tag, and which points have no label at all.
+    """Turn tags into a sparse matrix of ones with one column per tag, and say which points are unlabelled.
 
-    ``tags`` is a matrix (dense or sparse, not zero where the point has the tag), or one collection of tags per point: a
-    set, list or tuple of strings or of numbers. A point is unlabelled where its collection is None, or its row is NaN.
+    ``tags`` is a matrix (dense or sparse, not zero for each tag that a point has) or one set, list or tuple of strings
+    or numbers per point. A point is unlabelled if its collection is None, or its row of a matrix is all NaN.
 
     >>> matrix, missing = read_tags([{"sea", "sky"}, ["sky"], None])
     >>> matrix.toarray().tolist(), missing.tolist()
@@ -94,7 +94,7 @@ def read_tags(tags: Any, *, unlabelled: Any = None) -> tuple[sparse.csr_array, N
 
 
 def read_pairs(pairs: Any, *, n_points: int | None = None) -> sparse.csr_array:
-    """Pairs as a symmetric sparse matrix of +1 and -1, without a diagonal.
+    """Turn pairs into a symmetric sparse matrix of +1 and -1 without a diagonal.
 
     ``pairs`` is an array of rows (i, j, relation), three arrays, or a sparse matrix of shape (n_points, n_points).
 
@@ -121,9 +121,9 @@ def read_pairs(pairs: Any, *, n_points: int | None = None) -> sparse.csr_array:
 
 
 def read_triplets(triplets: Any, *, n_points: int) -> sparse.csr_array:
-    """Triplets (anchor, positive, negative) as pairs: the anchor is similar to the second point, not to the third.
+    """Turn triplets (anchor, positive, negative) into pairs: the anchor is similar to the second point, not the third.
 
-    Triplets are comparisons, so they may disagree about a pair; the majority decides, and a draw leaves it undefined.
+    Triplets are comparisons, so they may disagree about a pair. Then the majority decides; a tie leaves the pair out.
 
     >>> read_triplets([[0, 1, 2]], n_points=3).toarray().astype(int).tolist()
     [[0, 1, -1], [1, 0, 0], [-1, 0, 0]]
@@ -135,7 +135,7 @@ def read_triplets(triplets: Any, *, n_points: int) -> sparse.csr_array:
 
 
 def _as_array(y: Any) -> NDArray[Any]:
-    """Labels as an array that keeps their types: NumPy alone would turn ["cat", 1, nan] into strings."""
+    """Labels as an array that keeps their types. (By itself NumPy turns ["cat", 1, nan] into strings.)"""
     array = np.asarray(y)
     if isinstance(y, list | tuple) and array.ndim == 1 and array.dtype.kind in "US" and not _is_text(y):
         array = np.empty(len(y), object)
@@ -148,7 +148,7 @@ def _is_text(values: Any) -> bool:
 
 
 def _missing(y: NDArray[Any], unlabelled: Any) -> NDArray[np.bool_]:
-    """Where a 1-D array of labels has none."""
+    """Which entries of a 1-D array of labels are missing."""
     if y.dtype.kind in "fc" and np.isinf(y).any():
         raise ValueError("The 'y' parameter must be finite, except for NaN, which means unlabelled. Got infinity.")
     missing = np.isnan(y) if y.dtype.kind in "fc" else np.zeros(len(y), bool)
@@ -160,14 +160,14 @@ def _missing(y: NDArray[Any], unlabelled: Any) -> NDArray[np.bool_]:
 
 
 def _is_null(label: Any) -> bool:
-    """None, NaN, pandas' NA and NaT, and NumPy's NaT; none of them equals itself, and NA refuses to say so."""
+    """Whether a label is None, NaN, pandas' NA or NaT, or NumPy's NaT."""
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(label, Number | np.generic) and not isinstance(label, np.void) and bool(label != label)
 
 
 def _of_one_type(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels that can be sorted: objects must be numbers or of one type."""
+    """The labels, after a check that they can be sorted: objects must all be numbers, or all of one type."""
     if labels.dtype != object:
         return labels
     kinds = {"number" if isinstance(label, Number | np.number | np.bool_) else type(label).__name__ for label in labels}
@@ -181,7 +181,7 @@ def _of_one_type(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _as_collections(tags: Any) -> Sequence[Any] | None:
-    """One collection or None per point, or None where ``tags`` is a matrix."""
+    """One collection (or missing value) per point, or None if ``tags`` is a matrix."""
     if isinstance(tags, np.ndarray) and tags.ndim == 2:
         return [list(row) for row in tags] if _has_text(tags.flat) else None
     rows = list(tags)
@@ -220,7 +220,7 @@ def _tag_matrix(tags: Any) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
 
 
 def _collected(rows: Sequence[Any], unlabelled: Any) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
-    """The tag matrix of collections, one column per tag, in the order of the tags."""
+    """The tag matrix of collections, with one column per tag in sorted order, and which points are unlabelled."""
     missing = np.array([_is_null(row) or (unlabelled is not None and row == unlabelled) for row in rows], bool)
     tags = [[] if lost else list(row) for row, lost in zip(rows, missing, strict=True)]
     flat = np.empty(sum(map(len, tags)), object)
@@ -234,7 +234,7 @@ def _collected(rows: Sequence[Any], unlabelled: Any) -> tuple[sparse.csr_array, 
 
 
 def _three_columns(rows: Any, parameter: str, meaning: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The columns of an array of shape (m, 3), or three arrays of one length."""
+    """The three columns of an array of shape (m, 3), or three arrays of the same length."""
     try:
         columns = np.asarray(rows)
     except ValueError:
@@ -263,7 +263,7 @@ def _point_numbers(ends: NDArray[Any], n_points: int, parameter: str) -> NDArray
 
 
 def _check_relations(relation: NDArray[Any]) -> None:
-    """Refuse relations that are most likely something else: triplets, or 0 and 1."""
+    """Raise ValueError for a third column that is probably not a relation: triplets, or 0 and 1."""
     if (relation == 0).any():
         raise ValueError(
             "The relation of a pair must be above 0 for similar and below 0 for dissimilar points. Got 0. "
@@ -279,7 +279,7 @@ def _check_relations(relation: NDArray[Any]) -> None:
 def _signed_matrix(
     i: NDArray[Any], j: NDArray[Any], sign: NDArray[Any], n_points: int, *, vote: bool
 ) -> sparse.csr_array:
-    """The symmetric matrix of the signs, rows sorted; a pair of both signs is refused, or decided by ``vote``."""
+    """The symmetric matrix of the signs, with sorted rows. Contradictions are decided by majority, or are an error."""
     other = i != j
     i, j, sign = i[other], j[other], sign[other]
     ends = np.concatenate([i, j]), np.concatenate([j, i])

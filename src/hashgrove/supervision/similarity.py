@@ -1,4 +1,4 @@
-"""The matrix S of pairwise signs, as far as products with it go: for classes it is never made."""
+"""The matrix S of pairwise signs, as something to multiply with. For classes the matrix itself is never built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ClassSimilarity", "DenseSimilarity", "Similarity"]
 
 
 class Similarity(Protocol):
-    """S of some points among themselves, as far as products with it go."""
+    """The matrix S of some points among themselves, which can be multiplied by vectors and matrices."""
 
     def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]: ...
 
@@ -25,7 +25,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ClassSimilarity:
-    """S of class labels: S = 2 Z Z' - 1 1' with Z the indicator of classes, so a product costs O(n), not O(n^2).
+    """S of class labels. With the indicator matrix Z of the classes, S = 2 Z Z' - 1 1', so a product takes O(n).
 
     >>> (ClassSimilarity(np.array([0, 1, 0])) @ np.array([1.0, 2.0, 4.0])).tolist()
     [3.0, -3.0, 3.0]
@@ -51,7 +51,7 @@ class ClassSimilarity:
 
 @dataclass(frozen=True, eq=False)
 class DenseSimilarity:
-    """S as an array."""
+    """S, stored as an array."""
 
     values: NDArray[np.float64]
 

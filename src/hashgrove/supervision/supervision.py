@@ -1,7 +1,7 @@
 """`Supervision`: what is known about the training points, read once and given to each method in the form it needs.
 
-S_ij is +1 for a similar pair, -1 for a dissimilar one and 0 where nothing is known. S itself, n x n, is never stored
-for labels and tags; methods ask for parts of it, for products with it, or for a sample of its pairs.
+S_ij is +1 for a similar pair, -1 for a dissimilar pair, and 0 if nothing is known. The full n x n matrix S is never
+stored for labels and tags. Methods ask for parts of it, products with it, or a sample of its pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hashgrove.supervision.similarity import ClassSimilarity, DenseSimilarity, S
 
 __all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]
 
-MIN_SHARED = 2  # tags that similar points share, unless a method says otherwise; as in the paper
+MIN_SHARED = 2  # number of tags that similar points share, for methods without a min_shared parameter; as in the paper
 
 
 class Supervision(ABC):
@@ -33,7 +33,7 @@ class Supervision(ABC):
     Attributes
     ----------
     weights : float64 array of shape (n,), or None
-        How much each point counts, with mean 1; None where all count the same.
+        How much each point counts, with mean 1; None if all count the same.
     """
 
     weights: NDArray[np.float64] | None
@@ -48,32 +48,32 @@ class Supervision(ABC):
 
     @abstractmethod
     def subset(self, rows: NDArray[Any]) -> Self:
-        """What is known about these points; ``rows`` are their numbers or a mask."""
+        """The supervision of these points only; ``rows`` are their numbers or a mask."""
 
     @abstractmethod
     def indicator(self) -> NDArray[np.float64]:
-        """One column per class or tag, with 1 where the point has it; pairs have none and refuse."""
+        """One column per class or tag, which is 1 for the points that have it; ValueError for pairs."""
 
     @abstractmethod
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
-        """S of these rows and columns as a dense array; a point is similar to itself."""
+        """S for these rows and columns, as a dense array. A point is similar to itself."""
 
     @abstractmethod
     def affinity(
         self, *, n_similar: int | None, n_dissimilar: int | None, random_state: Any, n_jobs: int | None = None
     ) -> Affinity:
-        """Pairs drawn for each point: at most this many similar and dissimilar ones; ``None`` means all."""
+        """Draw at most this many similar and dissimilar pairs for each point; ``None`` means all."""
 
     @abstractmethod
     def check_pairs(self) -> None:
         """Raise ValueError unless some points are similar and some are dissimilar."""
 
     def similarity(self, rows: NDArray[Any]) -> Similarity:
-        """S of these points among themselves, as something to multiply with."""
+        """S of these points among themselves, as a matrix to multiply with."""
         return DenseSimilarity(self.signs(rows, rows))
 
     def draw(self, n_points: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Sorted numbers of ``n_points`` random points about which something is known, or of all of them."""
+        """Draw ``n_points`` random points about which something is known, or all of them; returns sorted numbers."""
         known = np.flatnonzero(self.known)
         if n_points is None or n_points >= len(known):
             return known
@@ -82,7 +82,7 @@ class Supervision(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ClassLabels(Supervision):
-    """Class labels: points of one class are similar, points of two classes are not.
+    """Class labels: points of the same class are similar, all others are dissimilar.
 
     Attributes
     ----------
@@ -117,38 +117,39 @@ class ClassLabels(Supervision):
         return ClassLabels(self.classes[rows], _rows_of(self.weights, rows))
 
     def indicator(self) -> NDArray[np.float64]:
-        """One column per class, with 1 where the point belongs to it."""
+        """One column per class, which is 1 for the points of this class."""
         return (self.classes[:, None] == np.arange(self.n_classes)).astype(np.float64)
 
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
-        """+1 for points of one class, -1 for points of two classes, 0 for points without a label."""
+        """+1 for points of the same class, -1 for points of different classes, 0 for points without a label."""
         left, right = self.classes[rows][:, None], self.classes[columns]
         S = np.where(left == right, 1.0, -1.0)
         S[(left == UNLABELLED) | (right == UNLABELLED)] = 0.0
         return S
 
     def similarity(self, rows: NDArray[Any]) -> Similarity:
-        """S of these labelled points among themselves, with products in O(n)."""
+        """S of these labelled points among themselves; a product with it takes O(n)."""
         return ClassSimilarity(self.classes[rows])
 
     def check_pairs(self) -> None:
-        """Nothing to check: the labels are known to have two classes, and two points of one class."""
+        """Nothing to check: `read_classes` requires at least two classes, and two points of the same class."""
 
     def affinity(self, **draws: Any) -> Affinity:
-        """Pairs drawn for each labelled point."""
+        """Draw pairs for each labelled point."""
         return Affinity.from_classes(self.classes, **draws)
 
 
 @dataclass(frozen=True, eq=False)
 class Tags(Supervision):
-    """Tags: points that share at least ``min_shared`` of them are similar, all others are not.
+    """Tags: points that share at least ``min_shared`` tags are similar, all others are dissimilar.
 
     Attributes
     ----------
     tags : scipy.sparse.csr_array of 0 and 1, shape (n, n_tags)
     missing : bool array of shape (n,)
-        Points whose tags are not known. (A point that is known to have no tag is dissimilar to all others.)
+        Which points have unknown tags. (A point that is known to have no tags is dissimilar to all others.)
     min_shared : int
+        Number of tags that similar points share at least.
     """
 
     tags: sparse.csr_array
@@ -169,11 +170,11 @@ class Tags(Supervision):
         return replace(self, tags=self.tags[rows], missing=self.missing[rows], weights=_rows_of(self.weights, rows))
 
     def indicator(self) -> NDArray[np.float64]:
-        """One column per tag, with 1 where the point has it."""
+        """One column per tag, which is 1 for the points that have it."""
         return np.asarray(self.tags.toarray())
 
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
-        """+1 for points that share enough tags, -1 for others, 0 for points whose tags are not known."""
+        """+1 for points that share enough tags, -1 for others, 0 for points with unknown tags."""
         rows, columns = np.asarray(rows), np.asarray(columns)
         shared = (self.tags[rows] @ self.tags[columns].T).toarray()
         S = np.where(shared >= self.min_shared, 1.0, -1.0)
@@ -182,7 +183,7 @@ class Tags(Supervision):
         return S
 
     def check_pairs(self) -> None:
-        """Raise ValueError unless some points share enough tags and some do not; it stops at the first of both."""
+        """Raise ValueError unless some points share enough tags and some do not."""
         tags = self.tags[self.known]
         is_similar_to_itself = tags.sum(axis=1) >= self.min_shared
         n_similar = n_dissimilar = 0
@@ -196,20 +197,20 @@ class Tags(Supervision):
         _refuse_no_pair("dissimilar" if n_similar else "similar", self.min_shared)
 
     def affinity(self, **draws: Any) -> Affinity:
-        """Pairs drawn for each point whose tags are known."""
+        """Draw pairs for each point with known tags."""
         return Affinity.from_tag_matrix(self.tags, self.missing, min_shared=self.min_shared, **draws)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Supervision):
-    """Pairs that are known to be similar or dissimilar; nothing is known about all others.
+    """Pairs that are known to be similar or dissimilar; nothing is known about all other pairs.
 
     Attributes
     ----------
     matrix : scipy.sparse.csr_array of +1 and -1, shape (n, n)
         Symmetric, without a diagonal.
     given : Affinity, optional
-        The pairs as the user drew them; they are used as they are, and nothing is drawn from them.
+        The pairs as an `Affinity` from the user. If given, all of them are used, and `affinity` draws nothing.
     """
 
     matrix: sparse.csr_array
@@ -221,7 +222,7 @@ class Pairs(Supervision):
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Whether each point is in any pair."""
+        """Whether each point is in at least one pair."""
         return np.diff(self.matrix.indptr) > 0
 
     def subset(self, rows: NDArray[Any]) -> Pairs:
@@ -229,7 +230,7 @@ class Pairs(Supervision):
         return Pairs(sparse.csr_array(self.matrix[rows][:, rows]), weights=_rows_of(self.weights, rows))
 
     def indicator(self) -> NDArray[np.float64]:
-        """Refuse: pairs have no labels."""
+        """Raise ValueError, since pairs have no labels."""
         raise ValueError("This method needs class labels or tags as y. Got pairs, which have no labels.")
 
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
@@ -246,13 +247,13 @@ class Pairs(Supervision):
                 _refuse_no_pair(kind)
 
     def affinity(self, **draws: Any) -> Affinity:
-        """Pairs drawn for each point from the known ones, or the user's own."""
+        """Draw from the known pairs of each point, or return the affinity that the user gave."""
         return Affinity.from_signs(self.matrix, **draws) if self.given is None else self.given
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a user gave to `fit` to learn from, not read yet: exactly one of the first three fields is set."""
+    """What a user passed to `fit` to learn from, before it is read. One of the first three fields must be set."""
 
     y: Any = None
     affinity: Any = None
@@ -261,7 +262,7 @@ class Target:
     sample_weight: Any = None
 
     def read(self, X: Sized, *, min_shared: int, method: str) -> Supervision:
-        """The supervision of the rows of ``X``, or ValueError with one line that says what cannot be used."""
+        """The supervision of the rows of ``X``; raises ValueError if the target cannot be used."""
         given = [name for name in ("y", "affinity", "triplets") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"Only one of y, affinity and triplets can be learned from. Got {' and '.join(given)}.")
@@ -302,6 +303,7 @@ def _rows_of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray
 
 
 def _refuse_no_pair(kind: str, min_shared: int | None = None) -> NoReturn:
+    """Raise the ValueError for supervision without a similar or without a dissimilar pair."""
     hint = ""
     if min_shared is not None and min_shared > 1 and kind == "similar":
         hint = f" No two points share {min_shared} tags: try min_shared=1, for example with one-hot tags."

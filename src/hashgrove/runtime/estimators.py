@@ -1,0 +1,34 @@
+"""Scikit-learn classifiers that users pass as parameters: how they are checked, copied and seeded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_classifier
+
+__all__ = ["check_classifier", "seeded_clone"]
+
+
+def check_classifier(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value``, of the parameter ``name``, is an instance of a scikit-learn classifier.
+
+    >>> check_classifier("estimator", "svm")
+    Traceback (most recent call last):
+        ...
+    ValueError: The 'estimator' parameter must be a scikit-learn classifier. Got 'svm' instead.
+    """
+    if not (isinstance(value, BaseEstimator) and is_classifier(value)):
+        raise ValueError(f"The {name!r} parameter must be a scikit-learn classifier. Got {value!r} instead.")
+
+
+def seeded_clone(estimator: Any, rng: np.random.Generator) -> Any:
+    """An unfitted copy of an estimator, with a seed from ``rng`` for every ``random_state`` in it.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> isinstance(seeded_clone(DecisionTreeClassifier(), np.random.default_rng(0)).random_state, int)
+    True
+    """
+    copy = clone(estimator)
+    seeds = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
+    return copy.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
