@@ -7,7 +7,7 @@ PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test coverage package experiments bench lint types clean
+.PHONY: help demo test coverage package experiments bench docs lint types clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,11 @@ $(VENV)/.bench: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) -e '.[bench]'
 	@touch $@ $(VENV)/.plot
+
+$(VENV)/.docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[docs]'
+	@touch $@
 
 demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hashgrove-demo.png
 	$(BIN)/hashgrove demo
@@ -50,6 +55,9 @@ experiments: $(VENV)/.dev  ## run the paper's experiments in small, on embedded 
 bench: $(VENV)/.bench  ## time every kernel beside its peers and write docs/results/speed.md; continues where it was stopped
 	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))
 
+docs: $(VENV)/.docs  ## build the documentation in site/; any warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs site
+
 lint: $(VENV)/.dev  ## check style and formatting with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,4 +66,4 @@ types: $(VENV)/.dev  ## check types with mypy
 	$(BIN)/mypy
 
 clean:  ## remove everything that the other targets made, the environment included
-	rm -rf $(VENV) dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

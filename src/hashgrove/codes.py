@@ -67,7 +67,8 @@ def pack(bits: ArrayLike) -> NDArray[np.uint8]:
             "The 'bits' parameter must be boolean, or integers 0 and 1. "
             f"Got {_describe_values(array)} instead; for scores or -1/+1 bits, pass 'bits > 0'."
         )
-    return np.packbits(array.astype(np.bool_, copy=False), axis=1, bitorder="little")
+    packed = np.packbits(array.astype(np.bool_, copy=False), axis=1, bitorder="little")
+    return np.ascontiguousarray(packed)  # numpy keeps the order of columns-first bits; users view codes as words
 
 
 def unpack(codes: ArrayLike, n_bits: int) -> NDArray[np.bool_]:

@@ -1,0 +1,133 @@
+"""Measure how long `FastHash().fit` takes with default settings, and write the table of docs/fit-times.md.
+
+The features are synthetic: ten Gaussian classes whose centres are about five standard deviations apart, whatever the
+number of features. Each size is measured once and kept in docs/fit-times.json, so that the command can be stopped and
+continued. A size is never estimated from others.
+
+    python benchmarks/fit_times.py                      # every size that has no time yet
+    python benchmarks/fit_times.py --only 2000 10000    # only these numbers of rows
+    python benchmarks/fit_times.py --again              # measure everything again
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove import FastHash
+from hashgrove.runtime.threads import available_threads
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "fit-times.md"
+N_CLASSES = 10
+SEPARATION = 5.0  # typical distance between two centres, in standard deviations of a feature
+ROWS, FEATURES, BITS = (2_000, 10_000, 50_000), (128, 512, 2_048), (64,)
+MORE_BITS = ((2_000, 128, 128), (2_000, 128, 256))  # to show how the time grows with the length of a code
+SIZES = tuple((n, d, bits) for n in ROWS for d in FEATURES for bits in BITS) + MORE_BITS
+
+
+def make_data(n_rows: int, n_features: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Rows of ten Gaussian classes, and their classes."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((N_CLASSES, n_features)) * SEPARATION / np.sqrt(2 * n_features)
+    y = np.arange(n_rows) % N_CLASSES
+    return (centres[y] + rng.standard_normal((n_rows, n_features))).astype(np.float32), y
+
+
+def measure(n_rows: int, n_features: int, n_bits: int) -> dict[str, Any]:
+    """Fit once; the time on the clock, and the time that the processor worked on it."""
+    X, y = make_data(n_rows, n_features)
+    hasher = FastHash(n_bits, random_state=0)
+    started, worked = time.perf_counter(), time.process_time()
+    hasher.fit(X, y)
+    return {
+        "rows": n_rows,
+        "features": n_features,
+        "bits": n_bits,
+        "minutes": (time.perf_counter() - started) / 60,
+        "processor_minutes": (time.process_time() - worked) / 60,
+        "load": os.getloadavg()[0],
+        "threads": available_threads(),
+        "machine": f"{processor()}, Python {platform.python_version()}",
+    }
+
+
+def processor() -> str:
+    """The name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def page(records: Iterable[Mapping[str, Any]]) -> str:
+    """The page: one table with a row per size that was measured."""
+    ordered = sorted(records, key=lambda record: (record["bits"], record["rows"], record["features"]))
+    machines = sorted({f"{record['machine']}, {record['threads']} threads" for record in ordered})
+    rows = [
+        f"| {r['rows']:,} | {r['features']:,} | {r['bits']} | {r['minutes']:.2f} | {r['processor_minutes']:.2f} "
+        f"| {r['load']:.0f} |"
+        for r in ordered
+    ]
+    return "\n".join(
+        [
+            "<!-- Written by `python benchmarks/fit_times.py`. Do not edit. -->",
+            "",
+            "# How long a fit takes",
+            "",
+            "Time of `FastHash(n_bits).fit(X, y)` with default settings (200 trees of depth 4, 200 features per node)",
+            f"on synthetic float32 features with {N_CLASSES} classes. Each row was measured once; nothing is",
+            "extrapolated.",
+            "",
+            "| rows | features | bits | minutes on the clock | minutes of processor time | load |",
+            "|---:|---:|---:|---:|---:|---:|",
+            *rows,
+            "",
+            f"Machine: {'; '.join(machines)}. `load` is the average number of processes that wanted a core at the end",
+            "of the fit: where it is above the number of threads, other programs used the machine at the same time. On",
+            "an idle machine the time on the clock lies between the processor time and the processor time divided by",
+            "the number of threads.",
+            "",
+            "Measure your own machine with:",
+            "",
+            "```sh",
+            "python benchmarks/fit_times.py --again",
+            "```",
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None, *, sizes: Iterable[tuple[int, int, int]] = SIZES) -> None:
+    """Measure the sizes that are missing, and write the data and the page after each."""
+    parser = argparse.ArgumentParser(description="Measure how long a fit takes, and write docs/fit-times.md.")
+    parser.add_argument("--only", type=int, nargs="+", metavar="ROWS", help="only these numbers of rows")
+    parser.add_argument("--again", action="store_true", help="measure again what has been measured before")
+    parser.add_argument(
+        "--page", type=Path, default=PAGE, help="the page to write; the data go to a .json file beside it"
+    )
+    options = parser.parse_args(arguments)
+    data = options.page.with_suffix(".json")
+    records = json.loads(data.read_text()) if data.exists() else []
+    known = {} if options.again else {(r["rows"], r["features"], r["bits"]): r for r in records}
+    wanted = [size for size in sizes if options.only is None or size[0] in options.only]
+    measure(200, 8, 2)  # compiles the kernels
+    for size in wanted:
+        if size in known:
+            continue
+        known[size] = measure(*size)
+        print("{} rows, {} features, {} bits:".format(*size), f"{known[size]['minutes']:.2f} minutes", flush=True)
+        data.write_text(json.dumps(list(known.values()), indent=1) + "\n")
+        options.page.write_text(page(known.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Settings of the documentation site; `make docs` builds it into the folder `site`, and any warning is an error.
+
+The site needs no other host when it is viewed: fonts are those of the system, scripts and styles are copied into it.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import hashgrove
+
+project = "hashgrove"
+author = "The hashgrove developers"
+copyright = author
+release = version = hashgrove.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+default_role = "py:obj"  # a name in single backticks links to its entry in the API reference, if it has one
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4  # [text](page.md#heading) works, and a link to a missing heading is a warning
+suppress_warnings = ["myst.xref_ambiguous"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # types stand in the docstrings, in words
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = f"hashgrove {release}"
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"footer_icons": []}
+
+
+class Registry(SphinxDirective):
+    """``.. registry:: hashgrove.baselines.BASELINES`` documents every class of a registry, in its order.
+
+    With the option ``names`` it only lists the names. A new member of a registry is on these pages by itself.
+    """
+
+    required_arguments = 1
+    option_spec: ClassVar[dict[str, Any]] = {"names": directives.flag}
+
+    def run(self) -> list[nodes.Node]:
+        """Write the directives of autodoc, or the names, and parse them."""
+        module, _, name = self.arguments[0].rpartition(".")
+        registry = getattr(import_module(module), name)
+        if "names" in self.options:
+            return self.parse_text_to_nodes(", ".join(f"``{key}``" for key in registry))
+        homes = {member.__name__: module for member in registry.values()}
+        homes |= {name: "hashgrove" for name in homes if name in hashgrove.__all__}
+        return self.parse_text_to_nodes("\n".join(f".. autoclass:: {home}.{name}" for name, home in homes.items()))
+
+
+def protect_symbols(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Let docstrings say ``n_features_`` and ``|a_ij|`` in plain text, which reStructuredText would take for links."""
+    in_example = False
+    for number, line in enumerate(lines):
+        in_example = line.strip() != "" and (in_example or line.lstrip().startswith(">>>"))
+        if not in_example:
+            parts = re.split(r"(`+[^`]*`+)", line)  # text, quoted, text, quoted, ...
+            parts[::2] = [re.sub(r"(?<=[A-Za-z0-9])_(?!\w)|\|", r"\\\g<0>", text) for text in parts[::2]]
+            lines[number] = "".join(parts)
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directive, and the treatment of docstrings after that of napoleon."""
+    app.add_directive("registry", Registry)
+    app.connect("autodoc-process-docstring", protect_symbols, priority=900)
