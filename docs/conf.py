@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 import hashgrove
@@ -74,7 +76,16 @@ def protect_symbols(app: Sphinx, what: str, name: str, thing: Any, options: Any,
             lines[number] = "".join(parts)
 
 
+def refuse_other_hosts(app: Sphinx, error: Exception | None) -> None:
+    """Fail if a page loads a script, style, font or image from another host."""
+    patterns = {".html": r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//', ".css": r"url\(.?https?:"}
+    for file in Path(app.outdir).rglob("*") if error is None else ():
+        if file.suffix in patterns and re.search(patterns[file.suffix], file.read_text()):
+            raise ExtensionError(f"{file}: loads something from another host")
+
+
 def setup(app: Sphinx) -> None:
-    """Add the directive, and the treatment of docstrings after that of napoleon."""
+    """Add the directive, the treatment of docstrings after that of napoleon, and the check of the pages."""
+    app.connect("build-finished", refuse_other_hosts)
     app.add_directive("registry", Registry)
     app.connect("autodoc-process-docstring", protect_symbols, priority=900)
