@@ -36,11 +36,11 @@ demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hash
 	$(BIN)/hashgrove demo
 
 test: $(VENV)/.dev  ## run all tests and doctests, one process per core (WORKERS=2 sets their number)
-	$(BIN)/python $(PYTEST)
+	$(BIN)/python $(MEASURE) $(PYTEST)
 
 coverage: $(VENV)/.dev  ## run all tests, and report the lines of the package that none of them runs
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run $(PYTEST)
+	$(MAKE) test MEASURE='-m coverage run'
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
