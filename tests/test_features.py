@@ -410,7 +410,9 @@ class TestNetwork:
                 rebuild(message)
 
     @pytest.mark.parametrize("hidden", [1 << 32, 1 << 35, 1 << 60])
-    def test_external_data_behind_a_key_that_protobuf_cuts_is_refused(self, path, images, tmp_path, monkeypatch, hidden):
+    def test_external_data_behind_a_key_that_protobuf_cuts_is_refused(
+        self, path, images, tmp_path, monkeypatch, hidden
+    ):
         """Protobuf keeps 32 bits of a key, so ``(13 << 3 | 2) | 1 << 32`` is the field 13 for it."""
         monkeypatch.chdir(tmp_path)
         (tmp_path / "secret").write_bytes(np.float32(10).tobytes())

@@ -165,6 +165,10 @@ F64 = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
         (container(metadata(fields()) | {"a": F64 | {"shape": [2**40]}}, b"\0" * 16), "not a model file"),
         (container(metadata(fields()) | {"a": F64 | {"shape": [2**62, 8]}}, b"\0" * 16), "not a model file"),
         (container(metadata(fields()) | {"a": F64 | {"shape": [-2]}}, b"\0" * 16), "not a model file"),
+        *(
+            (container(metadata(fields()) | {"a": F64 | {"shape": shape, "data_offsets": [0, 0]}}), "possible shape")
+            for shape in ([0, 2**63], [0, 2**62, 4], [0] * 65)
+        ),
         (
             container(metadata(fields()) | {"a": F64 | {"data_offsets": [16, 32]}}, b"\0" * 32),
             "not a model file",
