@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.storage.atomic import atomic_write
@@ -198,7 +199,9 @@ def write_matrix(path: PathLike, array: ArrayLike) -> None:
         if suffix == ".csv":
             np.savetxt(file, array, delimiter=",", fmt=_csv_format(array.dtype))
         else:
-            np.save(file, array, allow_pickle=False)
+            array = np.asarray(array, order="C")
+            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
+            file.write(array.data)  # unlike np.save, it says what is wrong when the disk is full
 
 
 def _describe(array: NDArray[Any]) -> str:
