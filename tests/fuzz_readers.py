@@ -13,6 +13,7 @@ import pickle
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,7 +174,8 @@ def read_model(path):
     found = hashgrove.load(path)
     encoder = found if isinstance(found, Encoder) else found.encoder
     if encoder.n_features <= 1000:
-        encoder.encode(np.zeros((2, encoder.n_features)), n_jobs=1)
+        with suppress(ValueError):  # finite numbers of a file may still overflow when they are multiplied
+            encoder.encode(np.zeros((2, encoder.n_features)), n_jobs=1)
 
 
 def index_seeds():
