@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 import naive
 from hashgrove.baselines import BASELINES, ITQ, LSH
 from hashgrove.cli import main
+from hashgrove.cli.signature import descriptions
 from hashgrove.codes import MAX_BITS, unpack
 from hashgrove.storage.models import load
 
@@ -135,6 +136,12 @@ def test_better_than_chance(baseline):
     """A random ranking of ten balanced classes has a MAP of about 0.1."""
     train, test = np.arange(0, len(X), 2), np.arange(1, len(X), 2)
     assert baseline(16, random_state=0).fit(X[train], Y[train]).score(X[test], Y[test]) > 0.25
+
+
+def test_every_parameter_is_described(baseline):
+    """The API reference and the help of commands are made from the docstrings."""
+    described = {name for kind in baseline.__mro__ for name in descriptions(kind)}
+    assert set(baseline().get_params(deep=False)) <= described
 
 
 class TestLSH:

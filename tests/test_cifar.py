@@ -7,6 +7,7 @@ import os
 import pickle
 import struct
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -295,6 +296,21 @@ class TestNothingIsUnpickled:
         ):
             with pytest.raises(FileError, match="python version"):
                 read_batch(Path("batch"), b"\x80\x02" + call)
+
+    @pytest.mark.parametrize("text", [b"X\x40\x42\x0f\x00" + b"a" * 1_000_000, b"T\x40\x42\x0f\x00" + b"a" * 1_000_000])
+    def test_copies_of_one_text_are_counted(self, text):
+        """Ten megabytes of such a file would ask for twenty gigabytes."""
+        start = b"\x80\x02}" + text + b"q\x01c_codecs\nencode\nq\x02U\x06latin1q\x03]("
+        tracemalloc.start()
+        with pytest.raises(FileError, match="copies more bytes than it has"):
+            read_batch(Path("batch"), start + b"h\x02h\x01h\x03\x86R" * 1000 + b"es.")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8_000_000
+
+    def test_too_many_instructions(self):
+        with pytest.raises(FileError, match="more than 524288 instructions"):
+            read_batch(Path("batch"), b"\x80\x02" + b"}" * 2**20)
 
     def test_deep_nesting_is_harmless(self):
         nested = b"\x80\x02}N" + b"\x85" * 300_000

@@ -180,6 +180,22 @@ class TestChain:
         assert done.stdout.split() == ["query", "rank", "distance", "id"]
         assert done.stderr in ("", f"{COMPILING}\n")
 
+    @pytest.mark.skipif(os.name != "posix", reason="a POSIX shell")
+    @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+    def test_closed_streams_are_quiet(self, folder, closed):
+        command = f"{sys.executable} -m hashgrove search small.npy small.npy -k 3 {closed}"
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=True)
+        assert bool(done.stdout) == (closed == "2>&-")
+        assert done.stderr in ("", f"{COMPILING}\n")
+
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full")
+    def test_output_to_a_full_disk(self, folder):
+        command = f"{sys.executable} -m hashgrove search small.npy small.npy -k 3 > /dev/full"
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        message = "Error: standard output: cannot be written: No space left on device\n"
+        assert done.stderr.replace(f"{COMPILING}\n", "") == message
+
 
 class TestInputs:
     def trained(self, capsys, *arguments):
@@ -337,6 +353,15 @@ class TestErrors:
     def test_folder_without_permission(self, here, capsys, tmp_path):
         tmp_path.chmod(0o500)
         fails(capsys, "train", "X.npy", "y.npy", "-o", f"{tmp_path}/m", code=1, match="no permission")
+
+    @pytest.mark.skipif(os.name != "posix", reason="permission bits")
+    def test_a_read_only_output_is_refused_before_any_work(self, here, capsys, monkeypatch):
+        kept = Path("protected.hashgrove")
+        kept.write_bytes(b"old")
+        kept.chmod(0o444)
+        monkeypatch.setattr(FastHash, "fit", lambda *args, **more: pytest.fail("was trained"))
+        fails(capsys, "train", "X.npy", "y.npy", "-o", str(kept), *TRAIN, code=1, match="the file is read-only")
+        assert kept.read_bytes() == b"old"
 
     def test_output_is_kept_when_a_run_fails(self, here, capsys, monkeypatch):
         kept = Path("kept.hashgrove")

@@ -133,6 +133,28 @@ def test_whole(server, path, checksum):
     assert len(server.seen) == 1  # what is there and right is not asked for again
 
 
+def test_several_downloads_of_one_file_at_once(server, path):
+    """One of them gets the file, the others wait for it; connections that break off give them time to collide."""
+    server.drops = [300_000, 300_000]
+    failures = []
+
+    def attempt():
+        try:
+            get(server, path)
+        except DownloadError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert path.read_bytes() == CONTENT
+    assert files(path) == ["file.bin"]
+    assert len(server.seen) == 3
+
+
 def test_a_wrong_file_in_its_place_is_replaced(server, path):
     path.write_bytes(b"old")
     get(server, path)

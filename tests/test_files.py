@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -29,8 +33,15 @@ class TestAtomicWrite:
         assert path.read_bytes() == b"new"
         assert os.listdir(tmp_path) == ["file"]
 
-    @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-    def test_failure_keeps_the_old_file(self, tmp_path, error):
+    @pytest.mark.parametrize(
+        ("error", "raised"),
+        [
+            (OSError(28, "No space left on device"), FileError),
+            (OSError(2, "No such file", "other"), OSError),
+            (KeyboardInterrupt(), KeyboardInterrupt),
+        ],
+    )
+    def test_failure_keeps_the_old_file(self, tmp_path, error, raised):
         path = tmp_path / "file"
         path.write_bytes(b"old")
 
@@ -39,7 +50,7 @@ class TestAtomicWrite:
                 file.write(b"half")
                 raise error
 
-        with pytest.raises(error):
+        with pytest.raises(raised):
             fail()
         assert path.read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["file"]
@@ -52,7 +63,7 @@ class TestAtomicWrite:
             raise OSError("cut off")
 
         monkeypatch.setattr(os, "replace", fail)
-        with pytest.raises(OSError, match="cut off"), atomic_write(path) as file:
+        with pytest.raises(FileError, match="cannot be written: cut off"), atomic_write(path) as file:
             file.write(b"new")
         assert path.read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["file"]
@@ -81,6 +92,59 @@ class TestAtomicWrite:
         assert (tmp_path / "file").read_bytes() == b"new"
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
 
+    @pytest.mark.skipif(os.name != "posix", reason="permission bits")
+    def test_a_read_only_file_is_kept(self, tmp_path):
+        path = tmp_path / "X.npy"
+        path.write_bytes(b"old")
+        path.chmod(0o444)
+        (tmp_path / "link.npy").symlink_to("X.npy")
+        for name in ("X.npy", "link.npy"):
+            one_line_error(write_matrix, tmp_path / name, "cannot be written: the file is read-only", array=[[1]])
+        assert path.read_bytes() == b"old"
+        assert sorted(os.listdir(tmp_path)) == ["X.npy", "link.npy"]
+
+    def test_temporary_files_of_killed_processes_are_removed_after_a_day(self, tmp_path):
+        """A process is killed while it writes; then its file grows old, beside files that must stay."""
+        code = "import os, sys\nfrom hashgrove.storage.atomic import atomic_write\n"
+        code += "with atomic_write(sys.argv[1]) as file:\n    file.write(b'half')\n    os.kill(os.getpid(), 9)\n"
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
+        assert done.returncode == -9
+        [left] = os.listdir(tmp_path)
+        write_matrix(tmp_path / "X.npy", [[1]])
+        assert sorted(os.listdir(tmp_path)) == sorted([left, "X.npy"])
+        others = [".hashgrove-notes.tmp", ".hashgrove-0123456789abcdef.txt", "x.hashgrove-0123456789abcdef.tmp"]
+        yesterday = time.time() - 25 * 3600
+        for name in [left, *others]:
+            (tmp_path / name).touch()
+            os.utime(tmp_path / name, (yesterday, yesterday))
+        write_matrix(tmp_path / "X.npy", [[2]])
+        assert sorted(os.listdir(tmp_path)) == sorted([*others, "X.npy"])
+
+    @pytest.mark.skipif(os.name != "posix", reason="RLIMIT_FSIZE")
+    @pytest.mark.parametrize("name", ["X.npy", "X.csv", "codes.hashgrove"])
+    def test_a_full_disk_names_the_file(self, tmp_path, name):
+        """A limit of the size of files stands for a full disk: the system refuses a write in the same way."""
+        code = textwrap.dedent("""
+            import resource, sys
+            import numpy as np
+            from hashgrove import FlatIndex
+            from hashgrove.storage.formats import FileError
+            from hashgrove.storage.matrices import write_matrix
+
+            codes = np.zeros((100_000, 8), np.uint8)
+            index = FlatIndex(codes)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+            try:
+                index.save(sys.argv[1]) if sys.argv[1].endswith("grove") else write_matrix(sys.argv[1], codes)
+            except FileError as error:
+                print(error)
+        """)
+        done = subprocess.run(
+            [sys.executable, "-c", code, name], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"{name}: cannot be written: File too large\n"
+        assert os.listdir(tmp_path) == []
+
     def test_refuses_folders_devices_and_missing_folders(self, tmp_path):
         def write(path):
             with atomic_write(path):
@@ -91,6 +155,17 @@ class TestAtomicWrite:
         if os.path.exists("/dev/null"):
             one_line_error(write, "/dev/null", "regular file")
             assert not stat.S_ISREG(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (3, 0), (3,), ()])
+@pytest.mark.parametrize("dtype", ["<f8", ">f4", "?", "u1"])
+def test_written_like_numpy(tmp_path, shape, dtype):
+    array = np.ones(shape, dtype)
+    write_matrix(tmp_path / "X.npy", array)
+    np.save(tmp_path / "expected.npy", array)
+    assert (tmp_path / "X.npy").read_bytes() == (tmp_path / "expected.npy").read_bytes()
+    write_matrix(tmp_path / "X.npy", array.T)
+    np.testing.assert_array_equal(np.load(tmp_path / "X.npy"), array.T)
 
 
 def test_codes(tmp_path):

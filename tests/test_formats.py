@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
+import textwrap
 import zipfile
 
 import numpy as np
@@ -12,6 +14,11 @@ from hashgrove.storage.matrices import read_labels, read_matrix, read_table, wri
 from test_files import one_line_error
 
 MATRIX = np.array([[1.5, -2.0], [0.1, 1e300], [3.0, 4.0]])
+
+
+def npy_header(dtype, shape):
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
 
 
 class TestNpy:
@@ -44,12 +51,29 @@ class TestNpy:
         path.write_bytes(content[:change] if change < 0 else content + b"\0" * change)
         one_line_error(read_matrix, path, rf"shape \(20, 2\).*Got {len(content) + change} bytes")
 
-    @pytest.mark.parametrize("shape", ["(1000000000000, 1000000)", "(-1, 2)", "(9999999999999999999999, 2)"])
-    def test_hostile_shape(self, tmp_path, shape):
-        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    @pytest.mark.parametrize(
+        ("shape", "match"),
+        [
+            ("(1000000000000, 1000)", "header declares"),
+            ("(-1, 2)", "possible shape"),
+            ("(9999999999999999999999, 2)", "possible shape"),
+            ("(0, 18446744073709551616)", "possible shape"),
+            ("(0, 4611686018427387904, 4)", "possible shape"),
+            ("(True, 2)", "possible shape"),
+            ("(1.0, 2)", "damaged"),
+            (f"({'0,' * 65})", "possible shape"),
+        ],
+    )
+    def test_hostile_shape(self, tmp_path, shape, match):
         path = tmp_path / "X.npy"
-        path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-        one_line_error(read_matrix, path, "header declares")
+        path.write_bytes(npy_header("<f8", shape) + bytes(16 * ("True" in shape)))
+        one_line_error(read_matrix, path, match)
+
+    @pytest.mark.parametrize("dtype", ["<U0", "|S0", "|V8", "(2,3)<f8"])
+    def test_hostile_items(self, tmp_path, dtype):
+        path = tmp_path / "y.npy"
+        path.write_bytes(npy_header(dtype, "(4611686018427387904,)" if "0" in dtype else "(0,)"))
+        one_line_error(read_labels, path, "must hold numbers or text")
 
     @pytest.mark.parametrize(
         "content",
@@ -99,6 +123,19 @@ class TestNpz:
         monkeypatch.setattr(formats, "MEMORY_LIMIT", 100_000)
         one_line_error(read_matrix, tmp_path / "data.npz", "at most 100000 bytes here. It declares 800128 bytes")
 
+    @pytest.mark.parametrize("size", [10**6, 2**40])
+    def test_a_declared_size_that_the_bytes_cannot_hold(self, tmp_path, size):
+        with zipfile.ZipFile(tmp_path / "data.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("X.npy", npy_header("|u1", f"({size}, 1)"))
+            archive.infolist()[0].file_size = archive.infolist()[0].compress_size = size + 128
+        one_line_error(read_matrix, tmp_path / "data.npz", "must unpack to at most [0-9]+ bytes, by its size")
+
+    @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_other_compression(self, tmp_path, method):
+        with zipfile.ZipFile(tmp_path / "data.npz", "w", method) as archive:
+            archive.writestr("X.npy", npy_header("|u1", "(0, 1)"))
+        one_line_error(read_matrix, tmp_path / "data.npz", "stored or deflated")
+
     def test_inner_header_larger_than_member(self, tmp_path):
         header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 1000)}\n"
         with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
@@ -144,10 +181,15 @@ class TestCsv:
             ("cat\ncat\n", ["cat", "cat"]),
             ("animal\ncat\ndog\ncat\n", ["cat", "dog", "cat"]),
             ("sky,sea\n1,0\n0,1\n", [[1, 0], [0, 1]]),
+            ("1_0\n10\n1_0\n", ["1_0", "10", "1_0"]),  # Python takes both for 10
+            ("\u0661\n1\n\u0661\n", ["\u0661", "1", "\u0661"]),  # an Arabic digit
+            ("9007199254740993\n9007199254740992\n", [9007199254740993, 9007199254740992]),
+            ("36893488147419103232\n36893488147419103233\n", ["36893488147419103232", "36893488147419103233"]),
+            ("-1\n+2\n", [-1, 2]),
         ],
     )
     def test_labels(self, tmp_path, text, labels):
-        (tmp_path / "y.csv").write_text(text)
+        (tmp_path / "y.csv").write_text(text, encoding="utf-8")
         result = read_labels(tmp_path / "y.csv")
         assert result.tolist() == labels
         assert all(type(a) is type(b) for a, b in zip(result.tolist(), labels, strict=True))
@@ -229,6 +271,43 @@ class TestParquet:
         path.write_bytes(content)
         monkeypatch.setattr(formats, "MEMORY_LIMIT", 15)
         one_line_error(read_matrix, path, "It declares 16 bytes")
+
+    def test_no_changed_byte_ends_the_process(self, tmp_path):
+        """pyarrow aborts when it describes a row group of some damaged files; 255 has the most bits to go wrong."""
+        self.write(tmp_path / "good.parquet", a=[1.0, 2.0], kind=["x", "y"])
+        code = textwrap.dedent("""
+            import sys
+            from hashgrove.storage.formats import FileError
+            from hashgrove.storage.matrices import read_table
+
+            content = open("good.parquet", "rb").read()
+            for place in range(len(content)):
+                for value in {content[place] ^ 1, content[place] ^ 128, 0, 2, 255} - {content[place]}:
+                    open("bad.parquet", "wb").write(content[:place] + bytes([value]) + content[place + 1 :])
+                    print(place, value, flush=True)
+                    try:
+                        read_table("bad.parquet", label_column=-1)
+                    except FileError as error:
+                        assert "\\n" not in str(error) and str(error).startswith("bad.parquet: ")
+        """)
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (done.stdout[-20:], done.stderr[-2000:])
+
+    def test_batches_give_the_whole_table(self, tmp_path, monkeypatch):
+        from hashgrove.storage import tables
+
+        monkeypatch.setattr(tables, "ROWS_PER_BATCH", 7)
+        kinds = self.pa.array(["cat", "dog"] * 50).dictionary_encode()
+        self.write(tmp_path / "X.parquet", a=np.arange(100.0), kind=kinds)
+        matrix, labels = read_table(tmp_path / "X.parquet", label_column="kind")
+        assert matrix[:, 0].tolist() == list(range(100))
+        assert labels.tolist() == ["cat", "dog"] * 50
+        monkeypatch.setattr(formats, "MEMORY_LIMIT", 8 * 200)
+        vectors = self.pa.array([[1.0] * 3] * 100)
+        self.write(tmp_path / "X.parquet", vector=vectors)
+        one_line_error(read_matrix, tmp_path / "X.parquet", "at most 1600 bytes here")
+        self.write(tmp_path / "empty.parquet", a=np.empty(0))
+        assert read_matrix(tmp_path / "empty.parquet").shape == (0, 1)
 
     def test_without_pyarrow(self, tmp_path, monkeypatch):
         (tmp_path / "X.parquet").write_bytes(b"")

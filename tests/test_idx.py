@@ -87,7 +87,9 @@ def test_a_missing_file_is_named(tmp_path):
         ("train-labels-idx1-ubyte", idx([10] * 6, (6,)), "from 0 to 9. Got 10"),
         ("train-labels-idx1-ubyte", b"\0\0\x0d\x01" + bytes(28), "starts with 00 00 08 01. Got 00 00 0d 01"),
         ("train-images-idx3-ubyte", idx([1] * 6, (6,)), "in 3 dimensions"),
-        ("train-images-idx3-ubyte", idx([], (2**32 - 1, 2**32 - 1, 2**32 - 1)), "as its header declares"),
+        ("train-images-idx3-ubyte", idx([], (2**32 - 1, 2**32 - 1, 2**32 - 1)), "possible shape"),
+        ("train-images-idx3-ubyte", idx([], (0, 2**32 - 1, 2**32 - 1)), "possible shape"),
+        ("train-images-idx3-ubyte", idx([], (2**16, 2**16, 2**16)), "as its header declares"),
         ("t10k-images-idx3-ubyte", idx(bytes(4 * 27 * 28), (4, 27, 28)), r"size \(28, 28\)"),
     ],
 )

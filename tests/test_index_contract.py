@@ -122,6 +122,56 @@ def test_several_threads_search_at_the_same_time(make):
 
 
 @every_index
+@pytest.mark.parametrize("first", ["first", "last"])
+def test_search_while_another_thread_adds(make, first):
+    """Each code is its id in binary, so a result shows whether codes and ids belong to the same moment."""
+    n, width = 4000, 50
+    all_codes = np.arange(n, dtype="<u4").view(np.uint8).reshape(n, 4)
+    starts = list(range(0, n, width)) if first == "first" else list(range(n - width, -1, -width))
+    index, done, wrong, sizes = make(), threading.Event(), [], []
+
+    def add():
+        for start in starts:
+            index.add(all_codes[start : start + width], ids=np.arange(start, start + width))
+        done.set()
+
+    def search():
+        queries = all_codes[:40]
+        while not done.is_set():
+            for distances, ids in (index.search(queries, 10, n_jobs=1), index.search_radius(queries, 2, n_jobs=1)):
+                for q, (row, found) in enumerate(zip(distances, ids, strict=True)):
+                    expected = np.unpackbits(all_codes[found] ^ queries[q], axis=1).sum(axis=1)
+                    if row.tolist() != expected.tolist():
+                        wrong.append((q, row.tolist(), found.tolist()))
+            sizes.append(len(index))
+
+    threads = [threading.Thread(target=target) for target in (search, search, add)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert all(size % width == 0 for size in sizes)
+    np.testing.assert_array_equal(index.codes, all_codes)
+
+
+@every_index
+def test_several_threads_add(make):
+    index = make()
+
+    def add():
+        for _ in range(100):
+            index.add(random_codes(3, 8))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert index.ids.tolist() == list(range(1200))
+
+
+@every_index
 def test_an_index_without_codes(make):
     index = make()
     assert (len(index), index.n_bytes, repr(index)) == (0, None, f"{make.__name__}(0 codes)")

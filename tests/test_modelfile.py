@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from hashgrove.storage import modelfile
+from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError, read, read_header, write
 
 HEADER = {"hasher": "FastHash", "n_bits": 2, "parameters": {"loss": "hinge", "gamma": 0.1, "text": "é\n\"'"}}
@@ -165,6 +166,10 @@ F64 = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
         (container(metadata(fields()) | {"a": F64 | {"shape": [2**40]}}, b"\0" * 16), "not a model file"),
         (container(metadata(fields()) | {"a": F64 | {"shape": [2**62, 8]}}, b"\0" * 16), "not a model file"),
         (container(metadata(fields()) | {"a": F64 | {"shape": [-2]}}, b"\0" * 16), "not a model file"),
+        *(
+            (container(metadata(fields()) | {"a": F64 | {"shape": shape, "data_offsets": [0, 0]}}), "possible shape")
+            for shape in ([0, 2**63], [0, 2**62, 4], [0] * 65)
+        ),
         (
             container(metadata(fields()) | {"a": F64 | {"data_offsets": [16, 32]}}, b"\0" * 32),
             "not a model file",
@@ -242,7 +247,7 @@ def test_failed_write_leaves_no_file_behind(path, monkeypatch):
 
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(FileError, match=f"{path}: cannot be written: No space"):
         write(path, kind="encoder", header={}, arrays={})
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]

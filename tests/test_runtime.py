@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -98,6 +99,21 @@ def test_the_digest_covers_what_is_imported_and_no_more(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text("changed")
         assert compiling.source_digest(tmp_path / "room/a.py") != before
         (tmp_path / f"{name}.py").write_text("")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="RLIMIT_FSIZE")
+def test_a_full_disk_of_the_cache_is_no_reason_not_to_run(tmp_path):
+    """A limit of the size of files stands for a full disk: no machine code fits into it."""
+    (tmp_path / "fourfold.py").write_text(
+        "import resource\nfrom hashgrove.runtime.compiling import kernel\n\n"
+        "@kernel\ndef fourfold(x):\n    return 4 * x\n\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\nprint(fourfold(10), fourfold(10.5))\n"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "fourfold.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.stderr, done.returncode) == ("40 42.0\n", "", 0)
 
 
 def test_a_damaged_cache_is_compiled_anew(tmp_path, monkeypatch):

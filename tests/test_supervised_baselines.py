@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from sklearn.svm import LinearSVC
 import naive
 from hashgrove import Affinity, FastHash, FlatIndex, KernelSVM, LinearSVM, evaluate
 from hashgrove.baselines import (
-    BASELINES,
     BRE,
     CCAITQ,
     COSDISH,
@@ -532,10 +530,3 @@ def test_two_step_hashing_is_fasthash_with_other_parameters():
     assert not np.array_equal(hasher.transform(X), other.transform(X))
     assert isinstance(hasher.encoder_, Kernel)
     assert hasher.score(X[TEST], Y[TEST]) > 0.8
-
-
-def test_every_parameter_is_documented():
-    page = (Path(__file__).parent.parent / "docs" / "baselines.md").read_text()
-    for name in QUICK:
-        for parameter, default in BASELINES[name]().get_params(deep=False).items():
-            assert f"`{parameter}`" in page, (name, parameter, default)

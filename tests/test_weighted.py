@@ -54,6 +54,21 @@ def test_a_bit_of_no_weight_does_not_count():
     assert (nothing.tolist(), ids.tolist()) == ([[0, 0, 0]], [[0, 1, 2]])
 
 
+@pytest.mark.parametrize("factor", [1e308, 1e300, 1e-300, 5e-324])
+def test_only_ratios_of_weights_matter_for_the_order(factor):
+    codes, queries, _ = problem(16)
+    weights = np.random.default_rng(3).integers(0, 2, (len(queries), 16)).astype(float)
+    index = FlatIndex(codes)
+    distances, ids = index.search_weighted(queries, weights, 400)
+    with np.errstate(over="ignore"):
+        expected = (np.round(distances.astype(float)) * factor).astype(np.float32)
+    found, same = index.search_weighted(queries, weights * factor, 400)
+    np.testing.assert_array_equal(same, ids)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    reports = [evaluate(index, queries, ids[:, 0], np.arange(400), weights=w) for w in (weights, weights * factor)]
+    assert reports[0].map == reports[1].map
+
+
 def test_empty_index_and_no_queries():
     index = FlatIndex(np.empty((0, 2), np.uint8))
     assert index.search_weighted(np.zeros((3, 2), np.uint8), np.ones((3, 16)), 5)[0].shape == (3, 0)

@@ -15,7 +15,7 @@ from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read
 from hashgrove.runtime.progress import image_progress
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError
-from hashgrove.storage.formats import read as read_array
+from hashgrove.storage.matrices import read as read_array
 from hashgrove.storage.matrices import read_matrix
 
 __all__ = ["encode_images", "names_file", "read_image_input", "usable_images", "write_names"]

@@ -19,6 +19,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.features import load as load_extractor
 from hashgrove.runtime.threads import chunks
+from hashgrove.storage.atomic import check_replaceable
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_codes, read_labels, read_matrix, read_table
 
@@ -40,8 +41,7 @@ def check_output(path: str, *, inputs: Iterable[str | None]) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise FileError(f"{path}: cannot be written: there is no folder {folder}")
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise FileError(f"{path}: must be a regular file. Got a folder or a device.")
+    check_replaceable(path)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise FileError(f"{path}: cannot be written: no permission to write in the folder {folder}")
     for name in filter(None, inputs):

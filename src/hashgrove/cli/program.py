@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -83,10 +85,14 @@ class Program(click.Group):
         except MemoryError as error:
             raise click.ClickException(f"not enough memory. {error}") from error
         except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+                # all writers of files name them, so this is what was printed, such as into a file on a full disk
+                raise click.ClickException(f"standard output: cannot be written: {error.strerror}") from error
             raise click.ClickException(str(error) or type(error).__name__) from error
 
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         """Run the program and exit."""
+        _open_closed_streams()
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:
@@ -95,6 +101,16 @@ class Program(click.Group):
                 click.echo(f"Error: {join_lines(error.format_message())}{_hint(error)}", err=True)
                 status = error.exit_code
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Give the program somewhere to print to if it was started with a closed stdout or stderr (``>&-``).
+
+    It also keeps the numbers 1 and 2 of these streams from going to the next file that is opened.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 -- open until the process ends
 
 
 @contextmanager

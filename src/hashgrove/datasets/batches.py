@@ -3,6 +3,10 @@
 A pickle is a program for a stack machine, and Python's machine can call any function. The machine here knows only
 dictionaries, lists, tuples, text, bytes, integers and arrays of uint8, in the few instructions that Python 2 and 3
 write for them. It refuses every other instruction and every other name.
+
+A few instructions can repeat a value that is already there, so a small file could ask for any amount of memory.
+Therefore the number of instructions is limited, and all bytes that are copied out of text are counted: a real batch
+copies each of its bytes at most once.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ VALUES = {
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 PUTS, GETS = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 IGNORED = {"PROTO", "FRAME"}
+MAX_INSTRUCTIONS = 2**19  # the largest real batch, that of CIFAR-100, has 0.2 million
 NAMES = {
     "numpy.core.multiarray _reconstruct": "array",
     "numpy._core.multiarray _reconstruct": "array",
@@ -80,7 +85,10 @@ def _run(program: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     argument: Any
-    for instruction, argument, _ in pickletools.genops(program):
+    encode = _Encoder(len(program))
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(program)):
+        if count == MAX_INSTRUCTIONS:
+            raise _Refused(f"It has more than {MAX_INSTRUCTIONS} instructions.")
         name = instruction.name
         if name in VALUES:
             stack.append(argument)
@@ -115,11 +123,11 @@ def _run(program: bytes) -> Any:
             stack.append(_Name(NAMES[words]))
         elif name == "REDUCE":
             arguments = _expect(stack.pop(), tuple)
-            stack.append(_call(_expect(stack.pop(), _Name).word, arguments))
+            stack.append(_call(_expect(stack.pop(), _Name).word, arguments, encode))
         elif name == "BUILD":
             state = _expect(stack.pop(), tuple)
             made = _expect(stack[-1], _Made)
-            made.value = _array(state) if made.word == "array" else made.value
+            made.value = _array(state, encode) if made.word == "array" else made.value
         elif name == "STOP":
             return stack.pop()
         elif name not in IGNORED:
@@ -148,12 +156,25 @@ def _pop_to_mark(stack: list[Any]) -> list[Any]:
     return values
 
 
-def _call(word: str, arguments: tuple[Any, ...]) -> Any:
+class _Encoder:
+    """Turns text into bytes, one byte per character, until a budget of bytes is spent."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+
+    def __call__(self, text: str) -> bytes:
+        self._budget -= len(text)
+        if self._budget < 0:
+            raise _Refused("It copies more bytes than it has.")
+        return text.encode("latin-1")
+
+
+def _call(word: str, arguments: tuple[Any, ...], encode: _Encoder) -> Any:
     if word == "encode":  # Python 3 writes bytes like this so that Python 2 can read them
         text, encoding = map(_text, arguments)
         if encoding not in ("latin1", "latin-1"):
             raise _Refused(f"It has the encoding {encoding!r}.")
-        return text.encode("latin-1")
+        return encode(text)
     if word == "dtype":
         if _text(arguments[0]) not in ("u1", "|u1"):
             raise _Refused(f"Its arrays are of {arguments[0]!r}, not of uint8.")
@@ -163,11 +184,11 @@ def _call(word: str, arguments: tuple[Any, ...]) -> Any:
     raise _Refused(f"It calls {word!r}, which is not run.")
 
 
-def _array(state: tuple[Any, ...]) -> NDArray[np.uint8]:
+def _array(state: tuple[Any, ...], encode: _Encoder) -> NDArray[np.uint8]:
     """Make an array from numpy's state: version, shape, type, whether it is in Fortran order, bytes."""
     _, shape, dtype, fortran, content = state
     if isinstance(content, str):  # a byte string of Python 2
-        content = content.encode("latin-1")
+        content = encode(content)
     sizes = [_expect(size, int) for size in _expect(shape, tuple)]
     if _expect(dtype, _Made).word != "dtype" or len(sizes) != 2 or min(sizes) < 0:
         raise _Refused("Its array has no type, or not two dimensions.")

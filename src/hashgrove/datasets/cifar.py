@@ -19,7 +19,8 @@ from hashgrove.datasets.batches import read_batch
 from hashgrove.datasets.catalogue import Entry, Layout, Remote
 from hashgrove.datasets.raw import members
 from hashgrove.runtime.parameters import OneOf
-from hashgrove.storage.formats import FileError, read
+from hashgrove.storage.formats import FileError
+from hashgrove.storage.matrices import read
 
 __all__ = ["CIFAR10_NAMES", "ENTRIES"]
 

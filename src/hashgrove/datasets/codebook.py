@@ -10,7 +10,8 @@ import numpy as np
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.cifar import CIFAR10_NAMES
-from hashgrove.storage.formats import FileError, read
+from hashgrove.storage.formats import FileError
+from hashgrove.storage.matrices import read
 
 __all__ = ["ENTRIES"]
 

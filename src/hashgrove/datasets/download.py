@@ -1,7 +1,7 @@
 """Downloads over HTTP that continue where they stopped, retry after a fault, and check the published checksum.
 
 Until a file is complete, the bytes that have arrived are in NAME.part, and the version of the file on the server (ETag
-or Last-Modified) is in NAME.part.version.
+or Last-Modified) is in NAME.part.version. If several processes or threads want a file of one folder, all but one wait.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 from hashgrove._version import __version__
 from hashgrove.storage.formats import FileError, one_line
@@ -75,7 +80,12 @@ def download_file(
     """
     if path.is_file() and has_checksum(path, checksum):
         return
-    urls = list(urls)
+    with _only_one(path.parent):
+        if not (path.is_file() and has_checksum(path, checksum)):  # else another process got it meanwhile
+            _download_from_any(list(urls), path, checksum, size, progress)
+
+
+def _download_from_any(urls: list[str], path: Path, checksum: str, size: int, progress: Progress) -> None:
     for number, url in enumerate(urls, start=1):
         if urlsplit(url).scheme not in ("http", "https"):
             raise DownloadError(f"{url}: must be an address that begins with http:// or https://.")
@@ -112,6 +122,25 @@ def _get_checked(job: _Job, checksum: str) -> None:
             os.fsync(file.fileno())
         os.replace(job.part, job.path)
         job.version.unlink(missing_ok=True)
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Wait until nobody else downloads into this folder; without effect on systems that cannot lock a folder.
+
+    The lock is on the folder itself, so no file is left behind, and the system releases it if the process is killed.
+    """
+    if fcntl is None:
+        yield
+        return
+    with _disk(folder):
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ The only type that is read is 8, unsigned bytes. The sizes are big-endian and ha
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from hashgrove.datasets.base import Dataset
 from hashgrove.datasets.catalogue import Entry, Layout, Remote
 from hashgrove.datasets.raw import open_file, read_array
-from hashgrove.storage.formats import FileError
+from hashgrove.storage.formats import FileError, check_shape
 
 __all__ = ["ENTRIES", "read_idx"]
 
@@ -51,7 +50,7 @@ def read_idx(path: Path, *, ndim: int) -> NDArray[np.uint8]:
                 f"Got {header[:4].hex(' ') or 'nothing'}."
             )
         shape = tuple(int(size) for size in np.frombuffer(header, ">u4", offset=4))
-        return read_array(path, file, math.prod(shape)).reshape(shape)
+        return read_array(path, file, check_shape(str(path), shape, 1)).reshape(shape)
 
 
 def _read(folder: Path, entry: Entry, suffix: str) -> Dataset:

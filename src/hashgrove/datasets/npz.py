@@ -19,7 +19,8 @@ from hashgrove.datasets.base import Dataset, seeded_split
 from hashgrove.datasets.catalogue import Entry, Layout
 from hashgrove.datasets.cifar import CIFAR10_NAMES
 from hashgrove.runtime.parameters import OneOf
-from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line, read
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
+from hashgrove.storage.matrices import read
 
 __all__ = ["ENTRIES", "load_npz"]
 

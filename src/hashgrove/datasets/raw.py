@@ -15,11 +15,10 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.storage.formats import FileError, MissingFileError, check_fits_memory, one_line
+from hashgrove.storage.formats import DEFLATE_RATIO, FileError, MissingFileError, check_fits_memory, one_line
 
 __all__ = ["members", "open_file", "read_array", "read_lines"]
 
-DEFLATE_RATIO = 1032  # deflate packs at most this many bytes into one, which bounds what a .gz file can hold
 LINES_LIMIT = 2**28  # bytes of a text file
 UNPACKED_LIMIT = 2**30  # bytes of an unpacked archive of CIFAR with its headers; the real ones have 0.19 GB
 

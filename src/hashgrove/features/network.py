@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.images import IMAGE_SIZE, RESAMPLING, image_size_pair
-from hashgrove.features.onnxfile import refuse_external_data
+from hashgrove.features.onnxfile import rebuild
 from hashgrove.features.source import ImageSource
 from hashgrove.runtime.parameters import Constraint, FilePath, Integer, Number, OneOf, Several, Text
 from hashgrove.storage.formats import FileError, MissingFileError, one_line
@@ -33,7 +33,8 @@ class OnnxFeatures(FeatureExtractor):
     Parameters
     ----------
     path : path
-        The ONNX file. It must have one input of four dimensions and hold all of its data itself. `fit` reads it.
+        The ONNX file. It must have one input of four dimensions, hold all of its data itself, and have no control flow
+        (Loop, Scan, If) and no functions of its own. `fit` reads it.
     output : str or None, default=None
         Name of the output to use; required if the network has several. Whatever its shape, each image gives one row.
     image_size : int, (int, int) or None, default=None
@@ -125,7 +126,6 @@ class OnnxFeatures(FeatureExtractor):
 
     def _open(self, model: NDArray[np.uint8], size: tuple[int, int] | None) -> None:
         """Use the network in ``model`` for images of ``size``, and count its features on a black image."""
-        refuse_external_data(model.data)
         self.model_ = model
         fixed = self._network.size
         wanted = image_size_pair(self.image_size) or fixed or size
@@ -271,9 +271,11 @@ def _session(model: NDArray[np.uint8]) -> Any:
         raise ValueError("networks need onnxruntime: pip install 'hashgrove[cnn]'") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors come as exceptions, and warnings about the graph help nobody
+    options.log_severity_level = 4  # errors come as exceptions, and warnings about the graph help nobody
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # never guess another format from the bytes
+    content = bytes(rebuild(model.data))
     try:
-        return onnxruntime.InferenceSession(model.tobytes(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has many types, none of them public
         raise ValueError(f"not an ONNX file that can be run: {one_line(error)}") from error
 

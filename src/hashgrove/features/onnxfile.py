@@ -1,84 +1,117 @@
-"""A check of ONNX files before onnxruntime reads them: a model must not refer to other files.
+"""A check of ONNX files before onnxruntime reads them: no data in other files, no control flow.
 
 onnxruntime looks for the "external data" of a model in the working folder, and older versions follow any path (its pull
-requests 26776, 27430 and 28709). Therefore tensors with external data are refused here, whatever they point to. The
-check follows only those fields of ONNX's protobuf messages that lead to tensors, and skips all others.
+requests 26776, 27430 and 28709). A loop can run for years, and functions that call each other can grow without bound.
+Networks for images need none of these, so all of them are refused.
+
+A check is worth nothing if onnxruntime reads a file in another way than the check does. Therefore onnxruntime never
+sees the file itself: it gets a copy that is written here field by field. The copy has only those fields of ONNX's
+protobuf messages that inference needs, each with a key of the shortest form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["refuse_external_data"]
+__all__ = ["rebuild"]
 
-MAX_DEPTH = 100  # the limit of protobuf itself
-TENSOR = "tensor"
-EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of a tensor
-# message -> {number of a field: message that it holds}, by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5  # wire types; groups, 3 and 4, were never used by ONNX
+VALUE = "value"  # a field that is copied as it is, because no tensor and no graph can be in it
+OTHER_FILES = "must hold all of its data. Got one whose tensors are in other files."
+CONTROL_FLOW = (
+    "must have no control flow (Loop, Scan, If) and no functions of its own. Got one that has; export the network "
+    "without them, or inline them."
+)
+REFUSED = {OTHER_FILES, CONTROL_FLOW}
+DATA_LOCATION = 14  # of a tensor: 0 if its data is in the file
+
+
+def _values(*numbers: int) -> dict[int, str]:
+    return dict.fromkeys(numbers, VALUE)
+
+
+# message -> {number of a field: the message in it, VALUE, or why it is refused}. Other fields (comments, names of
+# tools, training) are left out of the copy. From https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 FIELDS: dict[str, dict[int, str]] = {
-    "model": {7: "graph", 20: "training", 25: "function"},
-    "training": {1: "graph", 2: "graph"},
-    "function": {7: "node", 11: "attribute"},
-    "graph": {1: "node", 5: TENSOR, 15: "sparse"},
-    "node": {5: "attribute"},
-    "attribute": {5: TENSOR, 6: "graph", 10: TENSOR, 11: "graph", 22: "sparse", 23: "sparse"},
-    "sparse": {1: TENSOR, 2: TENSOR},
+    "model": _values(1, 8) | {7: "graph", 25: CONTROL_FLOW},
+    "graph": _values(2, 11, 12, 13) | {1: "node", 5: "tensor", 15: "sparse"},
+    "node": _values(1, 2, 3, 4, 7, 8) | {5: "attribute"},
+    "attribute": _values(1, 2, 3, 4, 7, 8, 9, 14, 15, 20)
+    | {5: "tensor", 6: CONTROL_FLOW, 10: "tensor", 11: CONTROL_FLOW, 22: "sparse", 23: "sparse"},
+    "tensor": _values(1, 2, 4, 5, 6, 7, 8, 9, 10, 11) | {13: OTHER_FILES},
+    "sparse": _values(3) | {1: "tensor", 2: "tensor"},
 }
 
 
-def refuse_external_data(model: bytes | memoryview) -> None:
-    """Raise ValueError if the file is not protobuf, or if one of its tensors has its data in another file.
+class _Damaged(ValueError):
+    pass
+
+
+def rebuild(model: bytes | memoryview) -> bytearray:
+    """Copy an ONNX file; raise ValueError if it is not one or if it has external data, control flow or functions.
 
     Examples
     --------
+    >>> bytes(rebuild(bytes([1 << 3, 7])))  # ir_version: 7
+    b'\\x08\\x07'
     >>> tensor = bytes([14 << 3, 1])  # data_location: external
     >>> graph = bytes([5 << 3 | 2, len(tensor)]) + tensor
-    >>> refuse_external_data(bytes([7 << 3 | 2, len(graph)]) + graph)
+    >>> rebuild(bytes([7 << 3 | 2, len(graph)]) + graph)
     Traceback (most recent call last):
         ...
-    ValueError: an ONNX file must hold all of its data. Got one whose tensors are in other files.
+    ValueError: must hold all of its data. Got one whose tensors are in other files.
     """
     try:
-        external = _has_external(memoryview(model), "model", 0)
-    except (IndexError, RecursionError) as error:
+        return _copy(memoryview(model), "model")
+    except (_Damaged, IndexError) as error:
         raise ValueError("not an ONNX file, or one that is cut short or damaged") from error
-    if external:
-        raise ValueError("an ONNX file must hold all of its data. Got one whose tensors are in other files.")
 
 
-def _has_external(message: memoryview, kind: str, depth: int) -> bool:
-    if depth > MAX_DEPTH:
-        raise RecursionError
-    for number, value in _fields(message):
-        if kind == TENSOR:
-            if number == EXTERNAL_DATA or (number == DATA_LOCATION and value != 0):
-                return True
+def _copy(message: memoryview, kind: str) -> bytearray:
+    copy = bytearray()
+    known = FIELDS[kind]
+    for number, wire, value in _fields(message):
+        inner = known.get(number)
+        if kind == "tensor" and number == DATA_LOCATION and value != 0:
+            inner = OTHER_FILES
+        if inner is None:
             continue
-        inner = FIELDS[kind].get(number)
-        if inner and isinstance(value, memoryview) and _has_external(value, inner, depth + 1):
-            return True
-    return False
+        if inner in REFUSED:
+            raise ValueError(inner)
+        copy += _varint_bytes(number << 3 | wire)
+        if isinstance(value, int):
+            copy += _varint_bytes(value)
+            continue
+        if inner != VALUE and wire != LENGTH:
+            raise _Damaged
+        content = value if inner == VALUE else _copy(value, inner)
+        if wire == LENGTH:
+            copy += _varint_bytes(len(content))
+        copy += content
+    return copy
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field of a message; a value is an integer, or the bytes of anything else."""
+def _fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Number, wire type and value of each field of a message; a value is an integer, or the bytes of anything else."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
-        wire = key & 7
-        if wire == 0:
+        number, wire = key >> 3, key & 7
+        if key >= 2**32 or number == 0:  # protobuf would drop the upper bits and so see another field
+            raise _Damaged
+        if wire == VARINT:
             value, place = _varint(message, place)
-            yield key >> 3, value
+            yield number, wire, value
             continue
-        if wire == 2:
+        if wire == LENGTH:
             length, place = _varint(message, place)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
+        elif wire in (EIGHT_BYTES, FOUR_BYTES):
+            length = 8 if wire == EIGHT_BYTES else 4
         else:
-            raise IndexError  # groups, which ONNX never used
+            raise _Damaged
         if place + length > len(message):
-            raise IndexError
-        yield key >> 3, message[place : place + length]
+            raise _Damaged
+        yield number, wire, message[place : place + length]
         place += length
 
 
@@ -92,4 +125,13 @@ def _varint(message: memoryview, place: int) -> tuple[int, int]:
             return value, place
         shift += 7
         if shift > 63:
-            raise IndexError
+            raise _Damaged
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

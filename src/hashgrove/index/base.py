@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +15,36 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import check_codes
 from hashgrove.storage import modelfile
 
-__all__ = ["Index"]
+__all__ = ["Index", "Items"]
 
 MAX_ID = np.iinfo(np.int64).max
+_ADDING = threading.Lock()  # one for all indexes, because a lock that an index owns could not be copied or pickled
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """The items of an index at one moment. An index replaces it as a whole and never changes it.
+
+    A search reads this object once and uses nothing else, so another thread may add items meanwhile.
+
+    Attributes
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+        Read-only; of shape (0, 0) before the first codes are added.
+    ids : int64 array of shape (n,)
+        Ascending; read-only.
+    """
+
+    codes: NDArray[np.uint8]
+    ids: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Number of bytes per code; None before the first codes are added."""
+        return self.codes.shape[1] or None
 
 
 class Index(ABC):
@@ -38,10 +67,12 @@ class Index(ABC):
     - `search_radius` returns all items whose distance is less than *or equal to* the radius, in the same order.
     - An empty index and an empty array of queries are valid and give empty results.
     - Codes of the wrong dtype or length raise ValueError. Nothing is converted.
-    - Several threads may search at the same time, but not while `add` runs.
+    - Several threads may search, add and save at the same time. A search sees the items of one moment: all items of
+      an `add` that has returned before, and all or none of one that is still running.
 
-    **A new index** is a subclass that implements `search` and `search_radius` and overrides `_on_change` if it
-    keeps anything that is derived from the codes, plus one line in `hashgrove.index.INDEXES`.
+    **A new index** is a subclass that implements `search` and `search_radius`, plus one line in
+    `hashgrove.index.INDEXES`. Each call reads ``self._items`` once. What is derived from the items is kept together
+    with the `Items` that it belongs to.
 
     Parameters
     ----------
@@ -52,37 +83,37 @@ class Index(ABC):
     """
 
     def __init__(self, codes: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> None:
-        self._codes: NDArray[np.uint8] | None = None  # rows from _size on are spare room
+        # The arrays behind the items; rows from len(self._items) on are spare room, which nobody reads.
+        self._codes: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
         self._ids: NDArray[np.int64] = np.empty(0, np.int64)
-        self._size = 0
+        self._items = Items(_read_only(self._codes), _read_only(self._ids))
         if codes is not None:
             self.add(codes, ids=ids)
         elif ids is not None:
             raise ValueError("The 'ids' parameter must be given together with 'codes'. Got ids alone instead.")
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._items)
 
     def __repr__(self) -> str:
-        width = "" if self.n_bytes is None else f" of {self.n_bytes} bytes"
-        return f"{type(self).__name__}({len(self)} codes{width})"
+        items = self._items
+        width = "" if items.n_bytes is None else f" of {items.n_bytes} bytes"
+        return f"{type(self).__name__}({len(items)} codes{width})"
 
     @property
     def n_bytes(self) -> int | None:
         """Number of bytes per code; None before the first codes are added."""
-        return None if self._codes is None else self._codes.shape[1]
+        return self._items.n_bytes
 
     @property
     def codes(self) -> NDArray[np.uint8]:
         """All codes in ascending order of their ids: uint8 (n, n_bytes), read-only."""
-        if self._codes is None:
-            return np.empty((0, 0), np.uint8)
-        return _read_only(self._codes[: self._size])
+        return self._items.codes
 
     @property
     def ids(self) -> NDArray[np.int64]:
         """All ids in ascending order: int64 (n,), read-only."""
-        return _read_only(self._ids[: self._size])
+        return self._items.ids
 
     @abstractmethod
     def search(
@@ -143,31 +174,31 @@ class Index(ABC):
         >>> index.ids, index.codes.tolist()
         (array([10, 20]), [[2], [1]])
         """
-        codes = check_codes(codes, n_bytes=self.n_bytes)
-        if ids is None:
-            new = self._next_ids(len(codes))
-        else:
-            new = _check_ids(ids, len(codes))
-            order = np.argsort(new, kind="stable")
-            new, codes = new[order], codes[order]
-            self._refuse_duplicates(new)
-        if self._codes is None:
-            self._codes = np.empty((0, codes.shape[1]), np.uint8)
-        self._grow(self._size + len(codes))
-        old = self._size
-        self._codes[old : old + len(codes)] = codes
-        self._ids[old : old + len(codes)] = new
-        self._size += len(codes)
-        if old and len(new) and new[0] < self._ids[old - 1]:
-            order = np.argsort(self.ids, kind="stable")
-            # New arrays instead of sorting in place: views that were handed out keep their content.
-            self._ids, self._codes = self._ids[order], self._codes[order]
-        self._on_change()
+        with _ADDING:
+            items = self._items
+            codes = check_codes(codes, n_bytes=items.n_bytes)
+            if ids is None:
+                new = _next_ids(items.ids, len(codes))
+            else:
+                new = _check_ids(ids, len(codes))
+                order = np.argsort(new, kind="stable")
+                new, codes = new[order], codes[order]
+                _refuse_duplicates(items.ids, new)
+            old, size = len(items), len(items) + len(codes)
+            self._make_room(size, codes.shape[1])
+            self._codes[old:size] = codes
+            self._ids[old:size] = new
+            if old and len(new) and new[0] < self._ids[old - 1]:
+                order = np.argsort(self._ids[:size], kind="stable")
+                # New arrays instead of sorting in place: views that were handed out keep their content.
+                self._ids, self._codes = self._ids[order], self._codes[order]
+            self._items = Items(_read_only(self._codes[:size]), _read_only(self._ids[:size]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write codes and ids to one file, atomically. `load` and `hashgrove.index.load` read it."""
-        header = {"index": type(self).__name__, "n": self._size, "n_bytes": self.n_bytes}
-        modelfile.write(path, kind="index", header=header, arrays={"codes": self.codes, "ids": self.ids})
+        items = self._items
+        header = {"index": type(self).__name__, "n": len(items), "n_bytes": items.n_bytes}
+        modelfile.write(path, kind="index", header=header, arrays={"codes": items.codes, "ids": items.ids})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -202,36 +233,37 @@ class Index(ABC):
             )
         return index
 
-    def _on_change(self) -> None:  # noqa: B027 -- an index that derives nothing from the codes has nothing to do
-        """Called whenever items were added: an index drops here what it derived from the codes."""
-
-    def _next_ids(self, count: int) -> NDArray[np.int64]:
-        start = int(self.ids[-1]) + 1 if self._size else 0
-        if start + count - 1 > MAX_ID:
-            raise ValueError(f"The 'ids' parameter must be given: no int64 is left above the id {start - 1}.")
-        return np.arange(count, dtype=np.int64) + start
-
-    def _grow(self, size: int) -> None:
+    def _make_room(self, size: int, n_bytes: int) -> None:
         """Make room for ``size`` items, with half as much to spare, so that many small additions stay cheap."""
-        assert self._codes is not None
-        if size > len(self._ids):
+        if size > len(self._ids) or self._codes.shape[1] != n_bytes:
+            items = self._items
             room = max(size, len(self._ids) * 3 // 2)
-            codes, ids = np.empty((room, self._codes.shape[1]), np.uint8), np.empty(room, np.int64)
-            codes[: self._size], ids[: self._size] = self._codes[: self._size], self.ids
+            codes, ids = np.empty((room, n_bytes), np.uint8), np.empty(room, np.int64)
+            if len(items):
+                codes[: len(items)], ids[: len(items)] = items.codes, items.ids
             self._codes, self._ids = codes, ids
 
-    def _refuse_duplicates(self, new: NDArray[np.int64]) -> None:
-        repeated = new[1:][new[1:] == new[:-1]]
-        if len(repeated):
-            raise ValueError(f"The 'ids' parameter must have no duplicates. Got {repeated[0]} twice instead.")
-        places = np.searchsorted(self.ids, new)
-        inside = places < self._size
-        known = new[inside][self.ids[places[inside]] == new[inside]]
-        if len(known):
-            raise ValueError(
-                "The 'ids' parameter must have ids that are new to the index. "
-                f"Got {known[0]} instead, which is already in it."
-            )
+
+def _next_ids(ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    start = int(ids[-1]) + 1 if len(ids) else 0
+    if start + count - 1 > MAX_ID:
+        raise ValueError(f"The 'ids' parameter must be given: no int64 is left above the id {start - 1}.")
+    return np.arange(count, dtype=np.int64) + start
+
+
+def _refuse_duplicates(ids: NDArray[np.int64], new: NDArray[np.int64]) -> None:
+    """Refuse sorted ids of which two are equal or one is already in ``ids``."""
+    repeated = new[1:][new[1:] == new[:-1]]
+    if len(repeated):
+        raise ValueError(f"The 'ids' parameter must have no duplicates. Got {repeated[0]} twice instead.")
+    places = np.searchsorted(ids, new)
+    inside = places < len(ids)
+    known = new[inside][ids[places[inside]] == new[inside]]
+    if len(known):
+        raise ValueError(
+            "The 'ids' parameter must have ids that are new to the index. "
+            f"Got {known[0]} instead, which is already in it."
+        )
 
 
 def _check_ids(ids: ArrayLike, length: int) -> NDArray[np.int64]:

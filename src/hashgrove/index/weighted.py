@@ -66,14 +66,16 @@ def byte_tables(codes: ArrayLike, weights: NDArray[np.float64]) -> tuple[NDArray
     """
     codes = check_codes(codes)
     n_queries, n_bytes = codes.shape
-    sums = weights.sum(axis=1)
-    units = np.where(sums > 0, sums, 1.0) / N_UNITS
+    largest = weights.max(axis=1, initial=0.0)
+    largest[largest == 0] = 1.0
+    shares = weights / largest[:, None]  # from 0 to 1, so that their sum neither overflows nor underflows
+    n_largest = np.maximum(shares.sum(axis=1), 1.0)  # the sum of the weights, counted in largest weights
     whole = np.zeros((n_queries, 8 * n_bytes), np.int64)
-    whole[:, : weights.shape[1]] = np.rint(weights / units[:, None])
+    whole[:, : weights.shape[1]] = np.rint(shares / n_largest[:, None] * N_UNITS)
     query_bits = unpack(codes, n_bits=8 * n_bytes).reshape(n_queries, n_bytes, 1, 8)
     byte_bits = unpack(np.arange(256, dtype=np.uint8)[:, None], n_bits=8)
     tables = ((byte_bits != query_bits) * whole.reshape(n_queries, n_bytes, 1, 8)).sum(axis=3)
-    return tables.reshape(n_queries, -1).astype(np.uint16), units
+    return tables.reshape(n_queries, -1).astype(np.uint16), largest / N_UNITS * n_largest
 
 
 @kernel

@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from hashgrove.storage.formats import FileError, PathLike
+from hashgrove.storage.formats import FileError, PathLike, one_line
 
-__all__ = ["atomic_write"]
+__all__ = ["atomic_write", "check_replaceable"]
+
+TEMPORARY = re.compile(r"\.hashgrove-[0-9a-f]{16}\.tmp")
+STALE_SECONDS = 24 * 3600  # a temporary file that was not written to for so long belongs to a process that was killed
+
+
+def check_replaceable(path: PathLike) -> int | None:
+    """Refuse an output that exists but is a folder, a device or write-protected; return the mode of a file.
+
+    Replacing a file needs no permission to write to it, so write protection has to be looked at. Even root is refused.
+
+    >>> check_replaceable("no-such-file")
+    >>> check_replaceable("/")
+    Traceback (most recent call last):
+        ...
+    hashgrove.storage.formats.FileError: /: must be a regular file. Got a folder or a device.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        raise FileError(f"{os.fspath(path)}: must be a regular file. Got a folder or a device.")
+    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(path, os.W_OK):
+        raise FileError(f"{os.fspath(path)}: cannot be written: the file is read-only")
+    return mode
 
 
 @contextmanager
@@ -20,17 +47,23 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     """Open a file for writing so that it has either its old content or all of the new one, never a part.
 
     The bytes go to a temporary file in the same folder. It replaces ``path`` when the ``with`` statement ends, and is
-    deleted if an error occurs before. Symbolic links are followed and permissions are kept, as with ``open``.
+    deleted if an error occurs before. Symbolic links are followed and permissions are kept, as with ``open``. Temporary
+    files that killed processes left in the folder more than a day ago are deleted, too.
 
     Parameters
     ----------
     path : path
-        An existing regular file, or a new file in an existing folder.
+        An existing regular file that is not read-only, or a new file in an existing folder.
 
     Yields
     ------
     file
         A binary file object.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be written, for example because the disk is full.
 
     Examples
     --------
@@ -44,12 +77,11 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
     try:
-        mode = target.stat().st_mode if target.exists() else None
-        if mode is not None and not stat.S_ISREG(mode):
-            raise FileError(f"{os.fspath(path)}: must be a regular file. Got a folder or a device.")
+        mode = check_replaceable(path)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:
         raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
+    _remove_stale(target.parent)
     try:
         with open(handle, "wb") as file:
             if mode is not None:
@@ -58,11 +90,24 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
+        # An error of the disk names no file: "No space left on device". One that does is about another file.
+        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+            raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror or one_line(error)}") from error
         raise
     _sync_folder(target.parent)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Delete the temporary files of killed processes; another process may be faster, or own them."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if TEMPORARY.fullmatch(entry.name):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_SECONDS:
+                        os.unlink(entry.path)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,21 +1,66 @@
 """Feature matrices, labels and codes in .npy, .npz, .csv and .parquet files.
 
-`hashgrove.storage.formats` reads the four formats; this module checks that what they hold is a matrix, labels or codes.
+`hashgrove.storage.formats` and `hashgrove.storage.tables` read the formats; this module checks that what they hold is a
+matrix, labels or codes.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.storage.atomic import atomic_write
-from hashgrove.storage.formats import FileError, PathLike, Table, read
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, Table, one_line, read_npy, read_npz
+from hashgrove.storage.tables import read_csv, read_parquet
 
-__all__ = ["read_codes", "read_labels", "read_matrix", "read_table", "write_matrix"]
+__all__ = ["read", "read_codes", "read_labels", "read_matrix", "read_table", "write_matrix"]
+
+
+def read(path: PathLike, column: str | int | None, *, only_column: bool = False) -> Table:
+    """Read a file: an array and, if a column was chosen, the values of that column.
+
+    Parameters
+    ----------
+    path : path
+        A .npy, .npz, .csv or .parquet file; ``file.npz:name`` for one of several arrays.
+    column : str, int or None
+        Name or number of a column of a .csv or .parquet file, which is left out of the array.
+    only_column : bool
+        If the file is a table of a single column and ``column`` is None, choose that column.
+
+    Returns
+    -------
+    array : ndarray
+    values : ndarray or None
+    """
+    name, member = os.fspath(path), None
+    match = re.fullmatch(r"(.+\.npz):([^/\\]+)", name, flags=re.IGNORECASE | re.DOTALL)
+    if match and not os.path.exists(name):
+        name, member = match.groups()
+    suffix = Path(name).suffix.lower()
+    if suffix not in (".npy", ".npz", ".csv", ".parquet"):
+        raise FileError(f"{name}: must end in .npy, .npz, .csv or .parquet. Got {suffix!r} instead.")
+    if column is not None and suffix in (".npy", ".npz"):
+        raise FileError(f"{name}: a column can be chosen in .csv and .parquet files only. Got column {column!r}.")
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise FileError(f"{name}: must be a regular file. Got a folder or a device instead.")
+        if suffix == ".npy":
+            return read_npy(name), None
+        if suffix == ".npz":
+            return read_npz(name, member), None
+        return (read_csv if suffix == ".csv" else read_parquet)(name, column, only_column)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{name}: no such file") from error
+    except OSError as error:
+        raise FileError(f"{name}: cannot be read: {error.strerror or one_line(error)}") from error
 
 
 def read_matrix(path: PathLike) -> NDArray[Any]:
@@ -154,7 +199,9 @@ def write_matrix(path: PathLike, array: ArrayLike) -> None:
         if suffix == ".csv":
             np.savetxt(file, array, delimiter=",", fmt=_csv_format(array.dtype))
         else:
-            np.save(file, array, allow_pickle=False)
+            array = np.asarray(array, order="C")
+            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
+            file.write(array.data)  # unlike np.save, it says what is wrong when the disk is full
 
 
 def _describe(array: NDArray[Any]) -> str:

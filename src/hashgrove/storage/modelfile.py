@@ -23,7 +23,7 @@ from safetensors.numpy import save
 
 from hashgrove._version import __version__
 from hashgrove.storage.atomic import atomic_write
-from hashgrove.storage.formats import FileError, PathLike, one_line
+from hashgrove.storage.formats import FileError, PathLike, check_shape, one_line
 
 __all__ = ["FORMAT", "ModelFileError", "read", "read_header", "write"]
 
@@ -182,7 +182,7 @@ def _check_fields(name: str, metadata: dict[str, str] | None) -> dict[str, Any]:
 
 
 def _describe_arrays(name: str, file: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Type and shape of every array by its name; an array of an unknown type is refused."""
+    """Type and shape of every array by its name; unknown types and impossible shapes are refused."""
     described = {}
     for array in sorted(file.keys()):
         view = file.get_slice(array)
@@ -190,7 +190,12 @@ def _describe_arrays(name: str, file: Any) -> dict[str, tuple[str, tuple[int, ..
             raise ModelFileError(
                 f"{name}: its arrays must be of type {sorted(DTYPES)}. Got {view.get_dtype()} instead."
             )
-        described[array] = (DTYPES[view.get_dtype()].name, tuple(view.get_shape()))
+        dtype, shape = DTYPES[view.get_dtype()], tuple(view.get_shape())
+        try:
+            check_shape(name, shape, dtype.itemsize)
+        except FileError as error:
+            raise ModelFileError(str(error)) from error
+        described[array] = (dtype.name, shape)
     return described
 
 

@@ -1,0 +1,169 @@
+"""Tables in .csv and .parquet files: numbers, and one column that may hold labels."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.storage.formats import FileError, Table, check_fits_memory, listed, one_line
+
+__all__ = ["read_csv", "read_parquet"]
+
+ROWS_PER_BATCH = 2**16  # rows of a .parquet file that are decoded at a time
+
+
+def _column_index(name: str, names: list[str], column: str | int) -> int:
+    """Position of the column with this name or number."""
+    if isinstance(column, str) and names.count(column) == 1:
+        return names.index(column)
+    is_number = not isinstance(column, str) or re.fullmatch(r"-?[0-9]{1,9}", column)
+    number = int(column) if is_number else len(names)
+    if not -len(names) <= number < len(names):
+        raise FileError(
+            f"{name}: column must be one of {listed(names)}, or its number, counted from 0. Got {column!r}."
+        )
+    return number % len(names)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _csv_header(name: str, file: IO[str]) -> tuple[list[str], int]:
+    """Names of the columns, and the number of lines to skip. Without a header the names are the column numbers.
+
+    The first row is a header if it has no number and the second row has one. If both rows are text, as in a file of
+    class names, the first one is a header unless it occurs again, since the name of a class usually does.
+    """
+    reader = csv.reader(file)
+    rows = (row for row in reader if row)
+    first = next(rows, None)
+    if first is None:
+        raise FileError(f"{name}: must have at least one row. Got an empty file.")
+    skipped = reader.line_num
+    second = next(rows, None)
+    if any(map(_is_number, first)) or second is None:
+        is_header = False
+    else:
+        is_header = any(map(_is_number, second)) or (second != first and first not in rows)
+    if is_header:
+        return [field.strip() for field in first], skipped
+    return [str(number) for number in range(len(first))], 0
+
+
+def read_csv(name: str, column: str | int | None, only_column: bool) -> Table:
+    """Read a .csv file; the parameters are those of `hashgrove.storage.matrices.read`."""
+    codes: dict[str, int] = {}
+    try:
+        with open(name, encoding="utf-8-sig", newline="") as file:
+            names, skipped = _csv_header(name, file)
+            file.seek(0)
+            if column is None and only_column and len(names) == 1:
+                column = 0
+            index = None if column is None else _column_index(name, names, column)
+            numbered: dict[int | str, Any] = {}
+            if index is not None:
+                numbered[index] = lambda text: codes.setdefault(text.strip(), len(codes))
+            options: dict[str, Any] = {
+                "delimiter": ",",
+                "quotechar": '"',
+                "comments": None,
+                "encoding": "utf-8",
+            }
+            matrix = np.loadtxt(file, ndmin=2, skiprows=skipped, converters=numbered, **options)
+    except FileError:
+        raise
+    except (ValueError, csv.Error) as error:
+        reason = one_line(error).split(";")[0]
+        raise FileError(f"{name}: must be a table of comma-separated numbers, except for labels: {reason}") from error
+    if index is None:
+        return matrix, None
+    if "" in codes:
+        raise FileError(f"{name}: must have a label in every row of column {column!r}. Got an empty one.")
+    return np.delete(matrix, index, axis=1), _typed(list(codes))[matrix[:, index].astype(np.intp)]
+
+
+def _typed(texts: list[str]) -> NDArray[Any]:
+    """Different texts as integers, as floats, or as they are: the first of these that keeps them different."""
+    array = np.array(texts)
+    # Python takes 1_0 for 10, and knows digits of other scripts; as labels they are different texts
+    if not all(_is_number(text) and text.isascii() and "_" not in text for text in texts):
+        return array
+    if not all(re.fullmatch(r"[+-]?[0-9]+", text) for text in texts):
+        return array.astype(np.float64)
+    try:
+        return array.astype(np.int64)
+    except OverflowError:  # floats could not tell such integers apart
+        return array
+
+
+def read_parquet(name: str, column: str | int | None, only_column: bool) -> Table:
+    """Read a .parquet file; the parameters are those of `hashgrove.storage.matrices.read`."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise FileError(f"{name}: .parquet files need pyarrow: pip install 'hashgrove[parquet]'") from error
+    try:
+        return _split_columns(name, _arrow_table(name), column, only_column)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise FileError(f"{name}: must be a .parquet file. It is damaged: {one_line(error)}") from error
+
+
+def _split_columns(name: str, table: Any, column: str | int | None, only_column: bool) -> Table:
+    names = table.column_names
+    if column is None and only_column and len(names) == 1:
+        column = 0
+    index = None if column is None else _column_index(name, names, column)
+    arrays = [_arrow_to_numpy(f"{name}: column {label!r}", table.column(j)) for j, label in enumerate(names)]
+    labels = None if index is None else arrays.pop(index)
+    names = [label for j, label in enumerate(names) if j != index]
+    text = [label for label, array in zip(names, arrays, strict=True) if array.dtype.kind == "U"]
+    if text:
+        raise FileError(f"{name}: must hold numbers in all columns of the matrix. Got text in {text[0]!r}.")
+    return np.column_stack(arrays) if arrays else np.empty((table.num_rows, 0)), labels
+
+
+def _arrow_table(name: str) -> Any:
+    """The table of a .parquet file, decoded in batches whose sizes are added up against the memory of this machine.
+
+    Only the totals of the metadata are looked at: pyarrow ends the process when it describes a damaged row group.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(name) as file:
+        check_fits_memory(name, 8 * file.metadata.num_rows * file.metadata.num_columns)
+        batches, size = [], 0
+        for batch in file.iter_batches(batch_size=ROWS_PER_BATCH):
+            batches.append(batch)
+            size += batch.nbytes
+            check_fits_memory(name, size)
+        return pa.Table.from_batches(batches, schema=file.schema_arrow)
+
+
+def _arrow_to_numpy(what: str, column: Any) -> NDArray[Any]:
+    """One column as an array: text or numbers of shape (rows,), or lists of equal length of shape (rows, length)."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
+        lengths = compute.list_value_length(column).unique()
+        if column.null_count or len(lengths) != 1:
+            raise FileError(f"{what} must have lists of equal length without missing values.")
+        return _arrow_to_numpy(what, compute.list_flatten(column)).reshape(len(column), -1)
+    if column.null_count:
+        raise FileError(f"{what} must have no missing values. Got {column.null_count}.")
+    if types.is_string(column.type) or types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=str)
+    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
+        raise FileError(f"{what} must hold numbers or text. Got {column.type} instead.")
+    return column.to_numpy()

@@ -1,0 +1,196 @@
+"""Attacks the readers of untrusted files with damaged files: ``python tests/fuzz.py --files 100000 --reader npy``.
+
+Small valid files are changed at random (bits, cuts, repetitions, pieces of other files, absurd integers) and read in a
+child process. A reader must read such a file or raise `FileError` with one line that begins with the path. Any other
+exception is a failure, and so is a crash, a file that takes more than TIME_LIMIT seconds, or more memory than 64 MB + 4
+times its size. RLIMIT_AS limits the memory, so this runs on Linux only. Files that fail are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from fuzz_readers import READERS
+
+TIME_LIMIT = 20  # seconds per file, on a busy machine
+SPARE = 2**26  # bytes of memory that a reader may take, plus 4 times the file
+ABSURD = (
+    0,
+    1,
+    2**7,
+    2**8 - 1,
+    2**15,
+    2**16 - 1,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
+MEMORY = re.compile(r"alloc|memory", re.IGNORECASE)
+
+
+def mutate(rng, content, other):
+    """Change ``content`` at one to four places; ``other`` is another file to take pieces from."""
+    content = bytearray(content)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        start = rng.randrange(len(content) + 1)
+        length = min(rng.choice((1, 2, 4, 8, 16, 64)), len(content) - start)
+        kind = rng.choice(("bit", "byte", "cut", "delete", "repeat", "splice", "absurd", "absurd", "digits"))
+        if kind in ("bit", "byte") and start < len(content):
+            content[start] = content[start] ^ (1 << rng.randrange(8)) if kind == "bit" else rng.randrange(256)
+        elif kind == "cut" and rng.random() < 0.3:
+            del content[start:]
+        elif kind == "delete":
+            del content[start : start + length]
+        elif kind == "repeat":
+            content[start:start] = content[start : start + length] * rng.choice((1, 2, 100))
+        elif kind == "splice":
+            place = rng.randrange(len(other))
+            content[start : start + length] = other[place : place + length]
+        elif kind == "absurd":
+            width, order = rng.choice("BHIQ"), rng.choice("<>")
+            size = struct.calcsize(width)
+            content[start : start + size] = struct.pack(order + width, rng.choice(ABSURD) % 2 ** (8 * size))
+        elif kind == "digits":
+            numbers = [match.span() for match in re.finditer(rb"[0-9]+", bytes(content))]
+            first, last = rng.choice(numbers or [(start, start)])
+            content[first:last] = rng.choice(("", "-")).encode() + str(rng.choice(ABSURD)).encode()
+    return bytes(content)
+
+
+def mutant(seeds, name, seed, number):
+    """The mutated file ``number``; the same arguments give the same file."""
+    rng = random.Random(f"{name} {seed} {number}")
+    chosen, other = rng.choice(seeds), rng.choice(seeds)
+    return chosen.wrap(mutate(rng, chosen.payload, other.payload))
+
+
+def complaint(error, path, *, keeps_memory):
+    """What is wrong with an exception of a reader; None if nothing is."""
+    from hashgrove.storage.formats import FileError
+
+    if not isinstance(error, FileError):
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    if not re.fullmatch(re.escape(os.fspath(path)) + r"[^\n]+", str(error)):
+        return f"not one line that begins with the path: {error}"
+    if keeps_memory and hit_the_limit(error):
+        return f"more memory than allowed: {error}"
+    return None
+
+
+def hit_the_limit(error):
+    """Whether a reader wanted more memory than it may have."""
+    return isinstance(error.__cause__, MemoryError) or MEMORY.search(str(error.__cause__)) is not None
+
+
+def errors_of(reader, path):
+    """The exceptions of all functions that read a file."""
+    errors = []
+    for read in reader.reads:
+        try:
+            read(path)
+        except Exception as error:
+            errors.append(error)
+    return errors
+
+
+def child(name, seed, start, stop, folder):
+    """Read the mutated files from ``start`` to ``stop``; the file "at" says how far it came, if the process ends."""
+    import resource
+
+    reader = READERS[name]
+    seeds = list(reader.seeds())
+    path = folder / f"mutant{reader.suffix}"
+    for payload, wrap in seeds:  # this also imports and compiles what is needed, without a limit
+        path.write_bytes(wrap(payload))
+        errors = errors_of(reader, path)
+        if len(errors) == len(reader.reads):
+            raise errors[0]
+    counts = Counter()
+    at = os.open(folder / "at", os.O_WRONLY | os.O_CREAT)
+    unlimited = resource.getrlimit(resource.RLIMIT_AS)
+    for number in range(start, stop):
+        os.pwrite(at, f"{number:<20}".encode(), 0)
+        content = mutant(seeds, name, seed, number)
+        path.write_bytes(content)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        signal.alarm(TIME_LIMIT)
+        resource.setrlimit(resource.RLIMIT_AS, (used + SPARE + 4 * len(content), unlimited[1]))
+        errors = errors_of(reader, path)
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)
+        signal.alarm(0)
+        for wrong in filter(None, (complaint(error, path, keeps_memory=reader.keeps_memory) for error in errors)):
+            (folder / f"failure-{number}").write_bytes(content)
+            print(json.dumps({"number": number, "wrong": wrong}), flush=True)
+        counts["refused" if len(errors) == len(reader.reads) else "read"] += 1
+        counts["stopped by the limit of memory"] += any(map(hit_the_limit, errors))
+    print(json.dumps(counts))
+
+
+def fuzz(name, *, files, seed, folder):
+    """Read ``files`` mutated files with one reader; returns what was counted and what went wrong."""
+    counts, failures, start = Counter(), [], 0
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    while start < files:
+        command = [sys.executable, __file__, "--child", name, str(seed), str(start), str(files), str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        failures += [line for line in lines if "number" in line]
+        if done.returncode == 0:
+            counts.update(lines[-1])
+            break
+        at = folder / "at"
+        if not at.exists():
+            raise RuntimeError(f"the reader {name} cannot be set up: {done.stderr[-2000:]}")
+        number = int(at.read_text())
+        what = "took too long" if done.returncode == -signal.SIGALRM else f"ended with {done.returncode}"
+        failures.append({"number": number, "wrong": f"the process {what}: {done.stderr[-300:]}"})
+        shutil.copy(folder / f"mutant{READERS[name].suffix}", folder / f"failure-{number}")
+        start = number + 1
+    return counts, failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=1000, help="mutated files per reader")
+    parser.add_argument("--reader", choices=READERS, action="append", help="by default all")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    failed = False
+    for name in options.reader or READERS:
+        folder, begin = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-")), time.monotonic()
+        counts, failures = fuzz(name, files=options.files, seed=options.seed, folder=folder)
+        described = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+        seconds = time.monotonic() - begin
+        print(f"{name}: {options.files} files in {seconds:.0f} s: {described}; {len(failures)} failures", flush=True)
+        for failure in failures[:20]:
+            print(f"  {folder}/failure-{failure['number']}: {failure['wrong']}", flush=True)
+        failed |= bool(failures)
+        if not failures:
+            shutil.rmtree(folder)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        reader, *numbers, place = sys.argv[2:]
+        child(reader, *map(int, numbers), Path(place))
+    else:
+        main()

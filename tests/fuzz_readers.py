@@ -1,0 +1,263 @@
+"""The readers that tests/fuzz.py attacks: for each, small valid files to start from, and a function that reads one.
+
+A seed is a payload and a function that wraps a payload into a file. Where a file has a checksum or is compressed, a
+changed byte would nearly always be found at once; so some seeds are changed before they are packed or signed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+FORMAT1 = Path(__file__).with_name("format1")
+RNG = np.random.default_rng(0)
+MATRIX = RNG.normal(size=(6, 3))
+
+
+class Seed(NamedTuple):
+    """A payload to change, and what makes a file of it."""
+
+    payload: bytes
+    wrap: Callable[[bytes], bytes] = bytes
+
+
+class Reader(NamedTuple):
+    """Seeds, how the names of files end, and functions that read a file; at least one of them reads each seed."""
+
+    seeds: Callable[[], Iterable[Seed]]
+    suffix: str
+    reads: tuple[Callable[[Path], object], ...]
+    keeps_memory: bool = True  # False: a library in C++ allocates what a file declares, up to a limit of its own
+
+
+def npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def npy_seeds():
+    numbers = MATRIX, MATRIX.astype("f4").T, np.arange(5), np.zeros((0, 3)), np.ones((2, 2), ">u2")
+    for array in (*numbers, np.array(["cat", "dog"])):
+        yield Seed(npy(array))
+
+
+def zipped(content, *, method=zipfile.ZIP_DEFLATED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("X.npy", content)
+    return buffer.getvalue()
+
+
+def npz_seeds():
+    for seed in npy_seeds():
+        yield Seed(zipped(seed.payload))
+        yield Seed(zipped(seed.payload, method=zipfile.ZIP_STORED))
+        yield Seed(seed.payload, zipped)
+
+
+def csv_seeds():
+    yield Seed(b"a,b,kind\n1,2.5,cat\n3,-4e3,dog\n5,6,cat\n")
+    yield Seed("\ufeff1,2\r\n3,4\r\n".encode())
+    yield Seed(b'"x, y","z"\n"1","2"\n3,nan\n')
+    yield Seed(b"cat\ndog\ncat\n")
+
+
+def parquet_seeds():
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kinds = pa.array(["cat", "dog", "cat"]).dictionary_encode()
+    vectors = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.float32()))
+    tables = [
+        pa.table({"a": [1.0, 2.0, 3.0], "b": [1, 2, 3]}),
+        pa.table({"a": [True, False, True], "kind": kinds}),
+        pa.table({"v": vectors, "y": ["x", "y", "x"]}),
+    ]
+    for table in tables:
+        for options in ({"compression": "none", "use_dictionary": False}, {"compression": "snappy"}):
+            buffer = io.BytesIO()
+            parquet.write_table(table, buffer, store_schema=False, write_statistics=False, **options)
+            yield Seed(buffer.getvalue())
+    buffer = io.BytesIO()
+    parquet.write_table(tables[1], buffer, row_group_size=2)
+    yield Seed(buffer.getvalue())
+
+
+def idx_seeds():
+    for array in (np.arange(5, dtype=np.uint8), np.arange(24, dtype=np.uint8).reshape(2, 3, 4)):
+        yield Seed(bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes())
+
+
+def packed_idx_seeds():
+    for seed in idx_seeds():
+        yield Seed(gzip.compress(seed.payload, 1))
+        yield Seed(seed.payload, lambda payload: gzip.compress(payload, 1))
+
+
+def read_idx_labels(path):
+    from hashgrove.datasets.idx import read_idx
+
+    read_idx(path, ndim=1)
+
+
+def read_idx_images(path):
+    from hashgrove.datasets.idx import read_idx
+
+    read_idx(path, ndim=3)
+
+
+def cifar_seeds():
+    data = RNG.integers(0, 256, (2, 6), dtype=np.uint8)
+    batch = {"batch_label": "b", "labels": [1, 2], "data": data, "filenames": ["a.png", "b.png"]}
+    for protocol in (2, 3, 4):
+        yield Seed(pickle.dumps(batch, protocol))
+    yield Seed(pickle.dumps({"labels": [1, 2], "data": data.T}, 2))
+
+
+def signed_seeds(paths, kind):
+    """Model files as they are; and their header, types, shapes and arrays, to be changed before they are signed."""
+    from hashgrove.storage import modelfile
+
+    for path in paths:
+        yield Seed(path.read_bytes())
+        header, arrays = modelfile.read(path, kind=kind)
+        shapes = {name: [array.dtype.name, array.shape] for name, array in arrays.items()}
+        text = json.dumps({"header": header, "arrays": shapes}).encode()
+        content = b"".join(array.tobytes() for array in arrays.values())
+        yield Seed(text + b"\n" + content, lambda payload, text=text, kind=kind: signed(payload, text, kind))
+
+
+def signed(payload, original, kind):
+    """A model file of a payload of `signed_seeds`; where its text is no longer usable, the original one is used."""
+    from hashgrove.storage import modelfile
+
+    text, _, content = payload.partition(b"\n")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        for attempt in (text, original):
+            try:
+                parts = json.loads(attempt)
+                arrays, place = {}, 0
+                for name, (dtype, shape) in parts["arrays"].items():
+                    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+                    if not 0 <= size <= 2**16:
+                        raise ValueError
+                    part = content[place : place + size].ljust(size, b"\0")
+                    arrays[name] = np.frombuffer(part, dtype).reshape(shape)
+                    place += size
+                modelfile.write(path, kind=kind, header=parts["header"], arrays=arrays)
+            except Exception:  # any change may make the text unusable
+                continue
+            break
+        return path.read_bytes()
+
+
+def model_seeds():
+    return signed_seeds(sorted(FORMAT1.glob("*.hashgrove")), "encoder")
+
+
+def read_model(path):
+    import hashgrove
+    from hashgrove.encoders import Encoder
+
+    found = hashgrove.load(path)
+    encoder = found if isinstance(found, Encoder) else found.encoder
+    if encoder.n_features <= 1000:
+        with suppress(ValueError):  # finite numbers of a file may still overflow when they are multiplied
+            encoder.encode(np.zeros((2, encoder.n_features)), n_jobs=1)
+
+
+def index_seeds():
+    return signed_seeds([FORMAT1 / "flat.index"], "index")
+
+
+def read_index(path):
+    from hashgrove import index
+
+    found = index.load(path)
+    if found.n_bytes is not None:
+        found.search(np.zeros((1, found.n_bytes), np.uint8), 3, n_jobs=1)
+
+
+def onnx_seeds():
+    import tiny_onnx
+
+    yield Seed(tiny_onnx.model())
+    yield Seed(tiny_onnx.model(input_shape=("n", 3, 4, 4)))
+    yield Seed(tiny_onnx.model(input_shape=("n", "h", "w", 3), axes=(1, 2), outputs=("mean",)))
+
+
+def read_onnx(path):
+    from hashgrove.features import OnnxFeatures
+
+    OnnxFeatures(path, output="mean", image_size=4, n_jobs=1).fit(np.zeros((1, 4, 4, 3), np.uint8))
+
+
+def image_seeds():
+    from PIL import Image
+
+    colours = Image.fromarray(RNG.integers(0, 256, (9, 7, 3), dtype=np.uint8))
+    for image, format_ in (
+        [(colours, name) for name in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]
+        + [(colours.convert("P"), "PNG"), (colours.convert("CMYK"), "JPEG"), (colours.convert("1"), "TIFF")]
+        + [(Image.fromarray(RNG.integers(0, 2**16, (5, 4)).astype(np.uint16)), "PNG")]
+    ):
+        buffer = io.BytesIO()
+        image.save(buffer, format_)
+        yield Seed(buffer.getvalue())
+
+
+def read_picture(path):
+    from hashgrove.features.images import read_image
+
+    read_image(path, size=8)
+
+
+def read_features(path):
+    from hashgrove.storage.matrices import read_matrix
+
+    np.asarray(read_matrix(path)).tobytes()
+
+
+def read_column(path):
+    from hashgrove.storage.matrices import read_table
+
+    read_table(path, label_column=-1)
+
+
+def read_classes(path):
+    from hashgrove.storage.matrices import read_labels
+
+    np.unique(read_labels(path))
+
+
+def read_pickle(path):
+    from hashgrove.datasets.batches import read_batch
+
+    read_batch(path, path.read_bytes())
+
+
+READERS = {
+    "npy": Reader(npy_seeds, ".npy", (read_features, read_classes)),
+    "npz": Reader(npz_seeds, ".npz", (read_features, read_classes)),
+    "csv": Reader(csv_seeds, ".csv", (read_features, read_column, read_classes)),
+    "parquet": Reader(parquet_seeds, ".parquet", (read_features, read_column, read_classes), keeps_memory=False),
+    "idx": Reader(idx_seeds, ".idx", (read_idx_labels, read_idx_images)),
+    "idx-gz": Reader(packed_idx_seeds, ".gz", (read_idx_labels, read_idx_images)),
+    "cifar": Reader(cifar_seeds, ".pickle", (read_pickle,)),
+    "model": Reader(model_seeds, ".hashgrove", (read_model,)),
+    "index": Reader(index_seeds, ".index", (read_index,)),
+    "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,), keeps_memory=False),
+    "image": Reader(image_seeds, ".image", (read_picture,), keeps_memory=False),
+}
