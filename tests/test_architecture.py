@@ -38,6 +38,7 @@ MAY_IMPORT = {
         "functions",
         "encoders",
         "hasher",
+        "storage",
         "storage.models",
         "storage.checkpoints",
     },

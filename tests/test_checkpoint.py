@@ -13,9 +13,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from hashgrove import BoostedTrees, FastHash, KernelSVM, LabelDirections, LinearSVM, ModelFileError
+from hashgrove import (
+    ICM,
+    LSH,
+    BoostedTrees,
+    FastHash,
+    KernelSVM,
+    LabelDirections,
+    LinearSVM,
+    ModelFileError,
+    load_hasher,
+)
+from hashgrove.storage import modelfile
 from hashgrove.storage.checkpoints import Checkpoint
 
 X, Y = load_digits(return_X_y=True)
@@ -243,6 +255,57 @@ def test_the_command_goes_on_and_removes_the_checkpoint(tmp_path, monkeypatch, c
     models = sorted(tmp_path.glob("model*"))
     assert models[0].read_bytes() == models[1].read_bytes()
     assert not (tmp_path / "run").exists()
+
+
+class TestLoadHasher:
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {},
+            {"hash_function": LinearSVM(C=2.0), "inference": ICM(n_sweeps=1), "n_similar": None},
+            {"hash_function": LabelDirections(TREES, n_anchors=20)},
+        ],
+        ids=str,
+    )
+    def test_a_saved_model_goes_on(self, tmp_path, parameters):
+        small(4, **parameters).fit(X, Y).save(tmp_path / "model")
+        again = load_hasher(tmp_path / "model")
+        np.testing.assert_array_equal(again.transform(X), small(4, **parameters).fit(X, Y).transform(X))
+        longer = again.set_params(n_bits=8).fit(X, Y)
+        assert model_bytes(longer, tmp_path / "a") == model_bytes(small(8, **parameters).fit(X, Y), tmp_path / "b")
+
+    def test_what_the_file_cannot_hold_is_asked_for(self, tmp_path):
+        small(2, hash_function=RidgeClassifier()).fit(X, Y).save(tmp_path / "model")
+        with pytest.raises(ModelFileError, match=r"'RidgeClassifier\(\)' cannot be made .*hash_function=\.\.\."):
+            load_hasher(tmp_path / "model")
+        hasher = load_hasher(tmp_path / "model", hash_function=RidgeClassifier())
+        assert hasher.set_params(n_bits=4).fit(X, Y).transform(X).shape == (len(X), 1)
+
+    @pytest.mark.parametrize("text", ["__import__('os').system('true')", "BoostedTrees(open('x'))", "(" * 5000, "f(1"])
+    def test_the_text_of_a_parameter_runs_nothing(self, tmp_path, text):
+        small(2).fit(X, Y).save(tmp_path / "model")
+        header, arrays = modelfile.read(tmp_path / "model", kind="encoder")
+        header["parameters"]["hash_function"] = text
+        modelfile.write(tmp_path / "model", kind="encoder", header=header, arrays=arrays)
+        with pytest.raises(ModelFileError, match="cannot be made again from its text"):
+            load_hasher(tmp_path / "model")
+
+    def test_a_model_of_another_method_is_refused(self, tmp_path):
+        LSH(8, random_state=0).fit(X).save(tmp_path / "model")
+        with pytest.raises(ModelFileError, match=r"must be a model of FastHash\. Got 'LSH'"):
+            load_hasher(tmp_path / "model")
+
+
+def test_model_files_have_no_addresses_in_memory(tmp_path):
+    def loss(distance, similar, n_bits):
+        return np.where(similar, distance, n_bits - distance) / n_bits
+
+    small(2, loss=loss, random_state=np.random.RandomState(0)).fit(X, Y).save(tmp_path / "model")
+    parameters = modelfile.read_header(tmp_path / "model")["header"]["parameters"]
+    assert parameters["loss"] == "loss"
+    assert "0x" not in str(parameters)
+    again = small(2, loss=loss, random_state=np.random.RandomState(0)).fit(X, Y)
+    assert model_bytes(again, tmp_path / "again") == (tmp_path / "model").read_bytes()
 
 
 def test_a_checkpoint_is_a_small_file_of_arrays(tmp_path):

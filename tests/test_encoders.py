@@ -432,3 +432,11 @@ def test_constant(sign):
     encoder = Linear.constant(sign, n_features=3)
     encoder.check()
     assert ((encoder.scores(np.ones((4, 3))) > 0) == (sign > 0)).all()
+
+
+def test_directions_beyond_float32_are_its_largest_number():
+    steep = Linear(weights=np.array([[1e30]]), bias=np.zeros(1))
+    bits = Linear(weights=np.array([[0.0, 1e-30]]), bias=np.zeros(1))
+    encoder = Augmented(directions=steep, bits=bits)
+    rows = np.array([[1e20], [-1e20]], np.float32)
+    assert encoder.encode(rows).tolist() == [[1], [0]]

@@ -8,6 +8,7 @@ from hashgrove.codes import pack as pack
 from hashgrove.codes import unpack as unpack
 from hashgrove.encoders import Encoder as Encoder
 from hashgrove.fasthash import FastHash as FastHash
+from hashgrove.fasthash import load_hasher as load_hasher
 from hashgrove.features import Codebook as Codebook
 from hashgrove.features import Gist as Gist
 from hashgrove.features import ImageEncoder as ImageEncoder

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,44 +18,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove import losses
 from hashgrove.encoders import Encoder
-from hashgrove.functions import LearnedBits, as_learner
+from hashgrove.functions import HASH_FUNCTIONS, BitRecord, LearnedBits, as_learner
 from hashgrove.hasher import SupervisedHasher
-from hashgrove.inference import BinaryQuadratic, PairDistances, as_solver
+from hashgrove.inference import SOLVERS, BinaryQuadratic, PairDistances, as_solver
 from hashgrove.runtime.parameters import Constraint, Flag, Integer
 from hashgrove.runtime.progress import report_progress
 from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import interruptible
 from hashgrove.storage.checkpoints import Checkpoint, Progress, fingerprint
-from hashgrove.storage.models import plain
+from hashgrove.storage.modelfile import ModelFileError, read_header
+from hashgrove.storage.models import load, plain, rebuild
 from hashgrove.supervision import Supervision, Target
 
-__all__ = ["BitRecord", "FastHash"]
-
-
-@dataclass(frozen=True)
-class BitRecord:
-    """What happened when one bit was learned.
-
-    Attributes
-    ----------
-    bit : int
-        Number of the bit, starting from 0.
-    objective : float
-        Mean loss over the pairs, with this bit included.
-    training_error : float
-        Share of the training points whose learned bit differs from the inferred bit.
-    ones : float
-        Share of the training points whose learned bit is one; 0 or 1 means that the bit is constant.
-    seconds_inference, seconds_learning : float
-        Time that step 1 and step 2 took.
-    """
-
-    bit: int
-    objective: float
-    training_error: float
-    ones: float
-    seconds_inference: float
-    seconds_learning: float
+__all__ = ["BitRecord", "FastHash", "load_hasher"]
 
 
 class FastHash(SupervisedHasher):
@@ -311,3 +286,30 @@ class FastHash(SupervisedHasher):
                 "use fewer bits.",
                 stacklevel=5,
             )
+
+
+def load_hasher(path: str | os.PathLike[str], **parameters: Any) -> FastHash:
+    """Read a saved FastHash model to go on learning: raise ``n_bits`` and call `fit` with the same data.
+
+    Parameters
+    ----------
+    path : path
+        A file that `FastHash.save` wrote; it is untrusted and is checked.
+    **parameters
+        Parameters to set, among them those that a file cannot hold: a loss of your own, a scikit-learn classifier.
+    """
+    learned, header = load(path), read_header(path)["header"]
+    if header.get("hasher") != FastHash.__name__ or not isinstance(header.get("parameters"), dict):
+        raise ModelFileError(f"{os.fspath(path)}: must be a model of FastHash. Got {header.get('hasher')!r} instead.")
+    known = {kind.__name__: kind for kind in (*HASH_FUNCTIONS.values(), *SOLVERS.values())}
+    names = header["parameters"].keys() & FastHash._get_param_names()
+    for name in names - parameters.keys():
+        value = header["parameters"][name]
+        try:
+            parameters[name] = rebuild(value, known) if isinstance(value, str) and "(" in value else value
+        except ValueError as error:
+            raise ModelFileError(f"{os.fspath(path)}: {error}. Give it: load_hasher(path, {name}=...).") from error
+    hasher = FastHash(**parameters | {"warm_start": True})
+    hasher.encoder_ = learned if isinstance(learned, Encoder) else learned.encoder
+    hasher.n_features_in_, hasher.history_ = hasher.encoder_.n_features, []
+    return hasher

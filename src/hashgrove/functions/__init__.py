@@ -12,11 +12,12 @@ from hashgrove.functions.base import Learner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
 from hashgrove.functions.directions import LabelDirections
-from hashgrove.functions.learned import LearnedBits, join
+from hashgrove.functions.learned import BitRecord, LearnedBits, join
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 
 __all__ = [
     "HASH_FUNCTIONS",
+    "BitRecord",
     "BoostedTrees",
     "Classifier",
     "FittedClassifiers",

@@ -1,8 +1,9 @@
-"""The bits that a fit has learned so far."""
+"""The bits that a fit has learned so far, and the record of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,33 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Augmented, Encoder
 from hashgrove.functions.classifier import FittedClassifiers
 
-__all__ = ["LearnedBits", "join"]
+__all__ = ["BitRecord", "LearnedBits", "join"]
+
+
+@dataclass(frozen=True)
+class BitRecord:
+    """What happened when one bit was learned.
+
+    Attributes
+    ----------
+    bit : int
+        Number of the bit, starting from 0.
+    objective : float
+        Mean loss over the pairs, with this bit included.
+    training_error : float
+        Share of the training points whose learned bit differs from the inferred bit.
+    ones : float
+        Share of the training points whose learned bit is one; 0 or 1 means that the bit is constant.
+    seconds_inference, seconds_learning : float
+        Time that step 1 and step 2 took.
+    """
+
+    bit: int
+    objective: float
+    training_error: float
+    ones: float
+    seconds_inference: float
+    seconds_learning: float
 
 
 def join(encoders: Sequence[Any]) -> Encoder:
@@ -30,10 +57,10 @@ class LearnedBits:
         seed: int,
         encoder: Encoder | None = None,
         bits: Sequence[NDArray[np.int8]] = (),
-        history: Sequence[Any] = (),
+        history: Sequence[BitRecord] = (),
     ) -> None:
         self.seed, self.encoder, self._bits, self._history = seed, encoder, bits, history
-        self._new: list[tuple[Encoder, NDArray[np.int8], Any]] = []
+        self._new: list[tuple[Encoder, NDArray[np.int8], BitRecord]] = []
 
     def __len__(self) -> int:
         return len(self.bits)
@@ -44,11 +71,11 @@ class LearnedBits:
         return [*self._bits, *(bit for _, bit, _ in self._new)]
 
     @property
-    def history(self) -> list[Any]:
+    def history(self) -> list[BitRecord]:
         """One record per bit."""
         return [*self._history, *(record for _, _, record in self._new)]
 
-    def add(self, encoder: Encoder, bit: NDArray[np.int8], record: Any) -> None:
+    def add(self, encoder: Encoder, bit: NDArray[np.int8], record: BitRecord) -> None:
         """Add one bit, in one step, so that Ctrl-C finds it whole or not at all."""
         self._new.append((encoder, bit, record))
 

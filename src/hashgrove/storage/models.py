@@ -5,6 +5,7 @@ A file holds only what was learned, so `load` does not need the learner.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from hashgrove.storage.modelfile import ModelFileError
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor, ImageEncoder
 
-__all__ = ["load", "plain", "save"]
+__all__ = ["load", "plain", "rebuild", "save"]
 
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
@@ -109,3 +110,24 @@ def plain(value: Any) -> Any:
     ):
         return getattr(value, "__name__", type(value).__name__)
     return repr(value)
+
+
+def rebuild(text: str, known: Mapping[str, Any]) -> Any:
+    """The object that `plain` wrote as ``Name(key=value, ...)``; names are looked up in ``known``, and nothing is run.
+
+    >>> from fractions import Fraction
+    >>> rebuild("Fraction(numerator=1, denominator=3)", {"Fraction": Fraction})
+    Fraction(1, 3)
+    """
+    try:
+        return _evaluate(ast.parse(text, mode="eval").body, known)
+    except (SyntaxError, KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{text!r} cannot be made again from its text") from error
+
+
+def _evaluate(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    if not isinstance(node.func, ast.Name) or node.args:
+        raise ValueError("not the text of an object")
+    return known[node.func.id](**{str(item.arg): _evaluate(item.value, known) for item in node.keywords})
