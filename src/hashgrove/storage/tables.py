@@ -101,7 +101,7 @@ def _typed(texts: list[str]) -> NDArray[Any]:
         return array.astype(np.float64)
     try:
         return array.astype(np.int64)
-    except OverflowError:  # floats could not tell such integers apart
+    except (OverflowError, ValueError):  # beyond int64, or beyond 4300 digits; floats could not tell them apart
         return array
 
 
