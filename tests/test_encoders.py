@@ -440,3 +440,7 @@ def test_directions_beyond_float32_are_its_largest_number():
     encoder = Augmented(directions=steep, bits=bits)
     rows = np.array([[1e20], [-1e20]], np.float32)
     assert encoder.encode(rows).tolist() == [[1], [0]]
+    lost = Linear(weights=np.array([[1e308, -1e308]]), bias=np.zeros(1))  # inf - inf
+    encoder = Augmented(directions=lost, bits=Linear(weights=np.ones((1, 3)), bias=np.zeros(1)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert np.isfinite(encoder.scores(np.full((1, 2), 1e10))).all()

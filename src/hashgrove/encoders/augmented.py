@@ -134,8 +134,8 @@ def augmented_rows(X: NDArray[Any], directions: NDArray[Any], *, keep_features: 
     array([[1. , 2. , 0.5]], dtype=float32)
     """
     dtype = np.float64 if X.dtype == np.float64 else np.float32
-    limit = np.finfo(dtype).max  # a direction beyond it would become an infinity that is not in X
-    columns = np.clip(directions, -limit, limit).astype(dtype, copy=False)
+    limit = np.finfo(dtype).max  # a direction that overflows must not become an infinity or NaN that is not in X
+    columns = np.nan_to_num(np.clip(directions, -limit, limit), copy=False).astype(dtype, copy=False)
     return np.hstack([X.astype(dtype, copy=False), columns]) if keep_features else columns
 
 
