@@ -107,7 +107,9 @@ def test_a_full_disk_of_the_cache_is_no_reason_not_to_run(tmp_path):
     (tmp_path / "fourfold.py").write_text(
         "import resource\nfrom hashgrove.runtime.compiling import kernel\n\n"
         "@kernel\ndef fourfold(x):\n    return 4 * x\n\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\nprint(fourfold(10), fourfold(10.5))\n"
+        "limits = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))\nprint(fourfold(10), fourfold(10.5))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, limits)\n"  # coverage writes its file when Python exits
     )
     for _ in range(2):
         done = subprocess.run(
