@@ -73,7 +73,7 @@ def test_the_command_of_extending_runs_as_a_file_and_a_name(tmp_path, monkeypatc
     ((_, more, body),) = [block for block in BLOCK.findall((DOCS / "extending.md").read_text()) if "file=" in block[1]]
     name = Path(more.strip().removeprefix("file=")).stem
     module = ModuleType(f"hashgrove.cli.{name}")
-    exec(compile(body, more, "exec"), vars(module))
+    exec(compile(body, "<extending.md>", "exec"), vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(cli.main, "names", (*cli.COMMANDS, name))
     np.save(tmp_path / "codes.npy", np.array([[1], [2], [1]], np.uint8))
