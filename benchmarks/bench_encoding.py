@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import tree_formats
 from bench_search import read
 from contest import OURS, Contender, Contest, Entry, Setting, Target, faster_than, main, on_one_thread, race, timed
-from hashgrove import BoostedTrees, pack
+from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, pack
 from hashgrove.encoders import Trees
-from hashgrove.encoders.forest import vote_rows
+from hashgrove.encoders.binning import bin_tiles
 
 SKETCH = 2.1e-6  # seconds per row of a first sketch: 64 bits of 200 trees of depth 4, without quantising
 
@@ -24,12 +24,17 @@ SKETCH = 2.1e-6  # seconds per row of a first sketch: 64 bits of 200 trees of de
 @lru_cache(maxsize=1)
 def model(n_features: int, n_bits: int, n_trees: int) -> Trees:
     """Grow real trees of depth 4 on noisy labels of 2,000 rows."""
+    return trained(n_features, n_bits, BoostedTrees.paper(n_trees=n_trees, features_per_node=8))
+
+
+def trained(n_features: int, n_bits: int, learner: BoostedTrees) -> Any:
+    """Train an encoder on noisy labels of 2,000 rows."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((2000, n_features), np.float32)
-    learner = BoostedTrees(n_trees=n_trees, features_per_node=8, early_stopping=False)
     data = learner.prepare(X, rng, n_jobs=1)
     labels = np.where(X @ rng.standard_normal((n_features, n_bits)) + rng.normal(size=(2000, n_bits)) > 0, 1, -1)
-    return Trees.concatenate([learner.learn(data, z, None, rng)[0] for z in labels.astype(np.int8).T])
+    bits = [learner.learn(data, z, None, rng)[0] for z in labels.astype(np.int8).T]
+    return type(bits[0]).concatenate(bits)
 
 
 def peers(encoder: Trees, X: NDArray[np.float32], share: float) -> list[Contender]:
@@ -84,8 +89,7 @@ class Quantiser(Trees):
     """An encoder that reads and quantises its rows like any other, but runs no tree."""
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
-        votes = np.empty((0, len(X)), np.int16)
-        vote_rows(X, self.low, self.scale, self._tile_forest, votes)
+        bin_tiles(X, self.low, self.scale)
         return np.zeros((len(X), 1), np.bool_)
 
 
@@ -123,6 +127,51 @@ def encoding(n: int, n_features: int, n_bits: int, n_trees: int, peer_rows: int)
     return Contest(entries, targets, facts)
 
 
+def kinds_of_leaves(n: int, n_features: int, n_bits: int, share: float) -> Contest:
+    """Compare trees with real leaves with the paper's 200 trees of depth 4; ``share`` is that of the trees that run."""
+    X = np.random.default_rng(2).standard_normal((n, n_features), np.float32)
+    newton = partial(BoostedTrees, leaves="newton", features_per_node=8, min_hessian=0.5)
+    learners = {
+        OURS: BoostedTrees.paper(n_trees=200, features_per_node=8),
+        "hashgrove, Newton leaves, depth 4": newton(n_trees=290),
+        "hashgrove, Newton leaves, depth 6": newton(n_trees=200, max_depth=6),
+        "hashgrove, oblivious trees, depth 6": newton(n_trees=345, max_depth=6, shape="oblivious"),
+    }
+    contenders = []
+    for name, learner in learners.items():
+        note = f"{learner.n_trees} trees" + ", leaves -1 and +1" * (name == OURS)
+        encoder = trained(n_features, n_bits, learner.set_params(n_trees=max(int(learner.n_trees * share), 1)))
+        contenders.append(Contender(name=name, run=lambda _, e=encoder: e.encode(X, n_jobs=1), note=note))
+    entries = race(contenders, rounds=5)
+    ratio = entries[3].seconds / entries[0].seconds
+    what = "oblivious trees at most as long as the trees of the paper"
+    return Contest(entries, [Target(what, 1.0, ratio, at_most=True)] if share == 1 else [])
+
+
+def hash_functions(n: int, n_features: int, n_bits: int, n_train: int, n_trees: int) -> Contest:
+    """Encode network features with the hash functions that ``hash_function="auto"`` chooses from."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(100, size=n_train)
+    X_train = rng.standard_normal((100, n_features), np.float32)[y] + 3 * rng.standard_normal((n_train, n_features))
+    X = np.random.default_rng(2).standard_normal((n, n_features), np.float32)
+    learners = {
+        OURS: PosteriorBits(),
+        "hashgrove, trees with a linear start": BoostedTrees(start="linear", n_trees=n_trees),
+        "hashgrove, trees with a kernel start": BoostedTrees(start="kernel", n_trees=n_trees),
+    }
+    contenders = []
+    for name, learner in learners.items():
+        hasher = FastHash(n_bits, hash_function=learner, random_state=0, n_jobs=1).fit(X_train.astype(np.float32), y)
+        contenders.append(Contender(name=name, run=lambda _, e=hasher.encoder_: e.encode(X, n_jobs=1)))
+    itq = ITQ(n_bits, random_state=0).fit(X_train)
+    contenders.append(Contender(name="ITQ, one product in float64", run=lambda _: itq.encoder_.encode(X, n_jobs=1)))
+    entries = race(contenders, rounds=5)
+    per_row = [entry.seconds / n * 1e6 for entry in entries]
+    targets = [Target("posterior bits at most 10 us per row", 10.0, per_row[0], at_most=True)] if n >= 10_000 else []
+    facts = {entry.name: f"{micro:.1f} us per row" for entry, micro in zip(entries, per_row, strict=True)}
+    return Contest(entries, targets, facts)
+
+
 def differing(entry: Entry, codes: NDArray[np.uint8]) -> float:
     """Return the share of bits in which a peer's scores give another code."""
     theirs = pack(np.asarray(entry.answer) > 0)
@@ -132,11 +181,19 @@ def differing(entry: Entry, codes: NDArray[np.uint8]) -> float:
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
     """Return contests for short and long codes and for few and many features."""
     if setting.tiny:
-        return {"tiny": partial(encoding, 100, 20, 16, 5, 50)}
-    return {
+        return {
+            "tiny": partial(encoding, 100, 20, 16, 5, 50),
+            "tiny leaves": partial(kinds_of_leaves, 100, 20, 2, 0.01),
+            "tiny hash functions": partial(hash_functions, 100, 40, 16, 400, 3),
+        }
+    found: dict[str, Callable[[], Contest]] = {
         f"10,000 x {d:,} -> {bits:,} bits, 200 trees of depth 4 per bit": partial(encoding, 10_000, d, bits, 200, rows)
         for d in (512, 11_200)
         for bits, rows in ((64, 1000), (1024, 50))
+    }
+    return found | {
+        "10,000 x 512 -> 64 bits, kinds of leaves": partial(kinds_of_leaves, 10_000, 512, 64, 1.0),
+        "10,000 x 1,280 -> 64 bits, hash functions": partial(hash_functions, 10_000, 1280, 64, 3000, 290),
     }
 
 

@@ -19,7 +19,7 @@ from hashgrove.functions import FittedClassifiers
 LOSS = "ksh"
 # settings from fast to slow: the first that reaches the peer's MAP counts
 LADDER = [
-    BoostedTrees(n_trees=n_trees, features_per_node=features, subset=subset, max_depth=depth)
+    BoostedTrees.paper(n_trees=n_trees, features_per_node=features, subset=subset, max_depth=depth)
     for n_trees, features, subset, depth in [
         (60, 24, "tree", 6),
         (80, 24, "tree", 6),

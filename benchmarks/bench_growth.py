@@ -37,7 +37,7 @@ def fit(points: int, bits: int, features: int, depth: int) -> Contender:
         X += rng.standard_normal((N_CLASSES, features), np.float32)[y] * np.float32(0.5)
         return X, y
 
-    learner = BoostedTrees(
+    learner = BoostedTrees.paper(
         n_trees=TREES,
         max_depth=depth,
         features_per_node=max(1, round(SHARE_OF_FEATURES * features)),

@@ -42,7 +42,7 @@ def noisy_labels(n: int, n_features: int) -> tuple[NDArray[np.float32], NDArray[
 
 def our_learner(X: Any, z: Any, *, n_trees: int, k: int, subset: str, threads: int) -> Contender:
     """Return boosted trees of hashgrove; `prepare` bins the features."""
-    learner = BoostedTrees(n_trees=n_trees, max_depth=DEPTH, features_per_node=k, subset=subset, early_stopping=False)
+    learner = BoostedTrees.paper(n_trees=n_trees, max_depth=DEPTH, features_per_node=k, subset=subset)
     rng = np.random.default_rng(0)
     return Contender(
         name=OURS,
@@ -178,6 +178,39 @@ def training(
     return Contest(entries, targets)
 
 
+def kinds_of_leaves(n: int, n_features: int, threads: int, share: float) -> Contest:
+    """Compare trees with real leaves with the paper's; "agreement" is the accuracy on training rows and on new rows."""
+    X, z = noisy_labels(n, n_features)
+    newton = partial(BoostedTrees, leaves="newton", features_per_node=32)
+    learners = {
+        OURS: BoostedTrees.paper(),
+        "hashgrove, Newton leaves, depth 4": newton(n_trees=290),
+        "hashgrove, Newton leaves, depth 4, features per tree": newton(n_trees=290, subset="tree"),
+        "hashgrove, Newton leaves, depth 6": newton(n_trees=200, max_depth=6),
+        "hashgrove, oblivious trees, depth 6": newton(n_trees=345, max_depth=6, shape="oblivious"),
+        "hashgrove, oblivious trees, depth 6, features per tree": newton(
+            n_trees=345, max_depth=6, shape="oblivious", subset="tree"
+        ),
+    }
+    data = BoostedTrees().prepare(X[:n], np.random.default_rng(0), n_jobs=threads)
+
+    def contender(name: str, learner: BoostedTrees) -> Contender:
+        note = f"{learner.n_trees} trees, {learner.features_per_node} features" + ", leaves -1 and +1" * (name == OURS)
+        learner.set_params(n_trees=max(int(learner.n_trees * share), 1))
+        return Contender(
+            name=name,
+            threads=threads,
+            run=lambda _: learner.learn(data, z[:n], None, np.random.default_rng(0))[0].encode,
+            note=note,
+        )
+
+    entries = race([contender(*item) for item in learners.items()], patience=10)
+    for entry in entries:
+        trained, new = (accuracy(entry.answer, X[rows], z[rows]) for rows in (slice(0, N_TEST), slice(n, None)))
+        entry.agreement = f"accuracy {trained:.3f} trained, {new:.3f} new"
+    return Contest(entries)
+
+
 def shortened(peer: Contender, share: float) -> Contender:
     """Return a contender that runs a share of the rounds, which all cost the same; `prepare` bins its data."""
     note = f"{peer.note}, " if peer.note else ""
@@ -204,6 +237,10 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
             name = f"{n:,} x {d:,}, {n_trees} trees of depth {DEPTH}, {k:,} features per {subset}, {counted(threads)}"
             needed = factor if subset == "node" else None
             found[name] = partial(training, n, d, n_trees, k, subset, threads, needed, rounds)
+    n, d, _, _, _, _, counts = sizes[0]
+    for threads in counts:
+        share = 0.01 if setting.tiny else 1.0
+        found[f"{n:,} x {d:,}, kinds of leaves, {counted(threads)}"] = partial(kinds_of_leaves, n, d, threads, share)
     return found
 
 

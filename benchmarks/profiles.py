@@ -21,7 +21,7 @@ from bench_training import noisy_labels
 from contest import DOCS, machine, timed
 from hashgrove import BoostedTrees, FlatIndex, evaluate
 from hashgrove.codes import hamming
-from hashgrove.functions import boosting, tree
+from hashgrove.functions import adaboost, sign_leaves, tree
 from hashgrove.storage.atomic import atomic_write
 
 ROUNDS = 3
@@ -35,16 +35,16 @@ def best(function: Callable[[], Any]) -> float:
 def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
     """Return the seconds of each part of boosting on one thread, and the ns of one addition to a histogram."""
     X, z = noisy_labels(n, n_features)
-    learner = BoostedTrees(n_trees=n_trees, features_per_node=k)
+    learner = BoostedTrees.paper(n_trees=n_trees, features_per_node=k)
     data = learner.prepare(X[:n], np.random.default_rng(0), n_jobs=1)
     spent: dict[str, float] = defaultdict(float)
     additions = 0
     parts = {
-        "choice of the heavy examples": (boosting, "_trim"),
-        "histograms and split search": (tree, "best_stumps"),
-        "features of the nodes": (tree, "_draw_features"),
+        "choice of the heavy examples": (adaboost, "_trim"),
+        "histograms and split search": (sign_leaves, "search_level"),
+        "features of the nodes": (tree, "draw_features"),
         "splitting the examples": (tree, "_split"),
-        "weights": (boosting, "_reweight"),
+        "weights": (adaboost, "_reweight"),
     }
     originals = {name: getattr(*place) for name, place in parts.items()}
 
@@ -55,7 +55,7 @@ def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
             result = originals[name](*arguments, **settings)
             spent[name] += time.perf_counter() - started
             if name == "histograms and split search":
-                level, features = arguments[1], arguments[2]
+                level, features = arguments[2], arguments[3]
                 additions += int(level.starts[-1]) * features.shape[1]
             return result
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove import ITQ, FastHash, evaluate
+from hashgrove import ITQ, FastHash, evaluate, evaluate_vectors
 from hashgrove.baselines import SignThreshold
 from hashgrove.datasets import load
 from hashgrove.hasher import Hasher
@@ -27,7 +27,6 @@ from hashgrove.hasher import Hasher
 README = Path(__file__).resolve().parent.parent / "README.md"
 RUNS = Path(__file__).resolve().parent / "comparison.json"
 K = 10
-QUERIES_PER_CHUNK = 200
 
 METHODS: dict[str, Callable[[int], Hasher]] = {  # made for a number of features
     "sign threshold": SignThreshold,
@@ -79,22 +78,8 @@ def measure_codes(hasher: Hasher, task: Task) -> dict[str, Any]:
 def measure_vectors(task: Task) -> dict[str, Any]:
     """Bytes per item, MAP and precision of the float32 vectors themselves."""
     (X, y), (queries, y_query) = task.database, task.query
-    X, queries = X.astype(np.float32), queries.astype(np.float32)
-    squares, ranks = np.square(X).sum(axis=1), np.arange(1, len(X) + 1)
-    average_precision, precision = [], []
-    for start in range(0, len(queries), QUERIES_PER_CHUNK):
-        part = slice(start, start + QUERIES_PER_CHUNK)
-        order = np.argsort(squares - 2 * queries[part] @ X.T, axis=1, kind="stable")
-        relevant = y[order] == y_query[part, None]
-        hits = relevant.cumsum(axis=1)
-        average_precision.append((hits / ranks * relevant).sum(axis=1) / hits[:, -1])
-        precision.append(hits[:, K - 1] / K)
-    n_bytes = 4 * X.shape[1]
-    return {
-        "bytes": n_bytes,
-        "map": float(np.concatenate(average_precision).mean()),
-        "precision": float(np.concatenate(precision).mean()),
-    }
+    report = evaluate_vectors(X, queries, y_query, y, metric="euclidean", k=K)
+    return {"bytes": 4 * X.shape[1], "map": report.map, "precision": report.precision_at_k}
 
 
 def measure(task: Task) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ The folder of large real data, ``../shared/data``, is optional; tests marked ``d
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -22,6 +23,8 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts background jobs so; some tests need Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if numba.config.DISABLE_JIT:
         import interpreted
 

@@ -10,8 +10,10 @@ import gzip
 import io
 import json
 import pickle
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +39,7 @@ class Reader(NamedTuple):
     seeds: Callable[[], Iterable[Seed]]
     suffix: str
     reads: tuple[Callable[[Path], object], ...]
-    keeps_memory: bool = True  # False: a library in C++ allocates what a file declares, up to a limit of its own
+    more_memory: Callable[[Path], int] = lambda path: 0  # bytes that a file may take besides 64 MB + 4 times its size
 
 
 def npy(array):
@@ -178,6 +180,45 @@ def read_model(path):
             encoder.encode(np.zeros((2, encoder.n_features)), n_jobs=1)
 
 
+def hasher_seeds():
+    return signed_seeds([FORMAT1 / "trees.hashgrove", FORMAT1 / "directed.hashgrove"], "encoder")
+
+
+def read_hasher(path):
+    import hashgrove
+
+    hashgrove.load_hasher(path)
+
+
+def checkpoint_seeds():
+    from hashgrove import BoostedTrees, FastHash
+    from hashgrove.storage.checkpoints import Checkpoint, Progress
+
+    hasher = FastHash(2, hash_function=BoostedTrees(n_trees=2, max_depth=2), random_state=0, n_jobs=1)
+    hasher.fit(MATRIX, np.arange(len(MATRIX)) % 2)
+    with tempfile.TemporaryDirectory() as folder:
+        bits = np.ones((2, len(MATRIX)), np.int8)
+        Checkpoint(Path(folder) / "run", "print").write(Progress(hasher.encoder_, bits, hasher.history_, 0))
+        yield from signed_seeds([Path(folder) / "run"], "checkpoint")
+
+
+def read_checkpoint(path):
+    from hashgrove.fasthash import BitRecord
+    from hashgrove.storage.checkpoints import Checkpoint
+
+    Checkpoint(path, "print").read(shape=MATRIX.shape, record=BitRecord)
+
+
+def features_seeds():
+    return signed_seeds([FORMAT1 / "gist.features", FORMAT1 / "codebook.features"], "features")
+
+
+def read_extractor(path):
+    from hashgrove.features import load
+
+    load(path)
+
+
 def index_seeds():
     return signed_seeds([FORMAT1 / "flat.index"], "index")
 
@@ -204,18 +245,76 @@ def read_onnx(path):
     OnnxFeatures(path, output="mean", image_size=4, n_jobs=1).fit(np.zeros((1, 4, 4, 3), np.uint8))
 
 
+def saved(image, format_, **settings):
+    buffer = io.BytesIO()
+    image.save(buffer, format_, **settings)
+    return Seed(buffer.getvalue())
+
+
+def pictures():
+    """A small image of random colours, and a larger one that compresses well."""
+    from PIL import Image
+
+    random = Image.fromarray(RNG.integers(0, 256, (9, 7, 3), dtype=np.uint8))
+    return random, Image.new("RGB", (700, 500), "red")
+
+
 def image_seeds():
     from PIL import Image
 
-    colours = Image.fromarray(RNG.integers(0, 256, (9, 7, 3), dtype=np.uint8))
-    for image, format_ in (
-        [(colours, name) for name in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]
-        + [(colours.convert("P"), "PNG"), (colours.convert("CMYK"), "JPEG"), (colours.convert("1"), "TIFF")]
-        + [(Image.fromarray(RNG.integers(0, 2**16, (5, 4)).astype(np.uint16)), "PNG")]
-    ):
-        buffer = io.BytesIO()
-        image.save(buffer, format_)
-        yield Seed(buffer.getvalue())
+    random, plain = pictures()
+    for format_ in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"):
+        yield saved(random, format_)
+    yield saved(random.convert("P"), "PNG")
+    yield saved(random.convert("CMYK"), "JPEG")
+    yield saved(random.convert("1"), "TIFF")
+    yield saved(Image.fromarray(RNG.integers(0, 2**16, (5, 4)).astype(np.uint16)), "PNG")
+    yield saved(plain, "JPEG", progressive=True)
+    yield saved(plain.convert("RGBA"), "PNG")
+    yield saved(plain.convert("1"), "TIFF", compression="group4")
+    yield saved(plain, "TIFF", compression="tiff_adobe_deflate")
+    yield saved(plain.convert("RGBA"), "WEBP", lossless=True)
+    yield saved(plain, "WEBP", save_all=True, append_images=[plain.rotate(90)])
+    yield Seed(tiled_tiff())
+
+
+def tiled_tiff():
+    """A TIFF file of one tile, 16 x 16, larger than the image; Pillow writes none."""
+    data = zlib.compress(bytes(range(256)))
+    values = {
+        256: 9,
+        257: 7,
+        258: 8,
+        259: 8,
+        262: 1,
+        277: 1,
+        322: 16,
+        323: 16,
+        324: 8 + 2 + 12 * 10 + 4,
+        325: len(data),
+    }
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in values.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(values)) + entries + bytes(4) + data
+
+
+def apart_seeds():
+    random, plain = pictures()
+    for image in (random, plain.convert("RGBA")):
+        yield saved(image, "AVIF")
+        yield saved(image, "JPEG2000")
+    yield saved(random, "JPEG2000", tile_size=(4, 4), codeblock_size=(4, 4), no_jp2=True)
+
+
+def memory_of_pixels(path):
+    """32 bytes for each pixel that a file declares, if it may declare so many; what docs/formats.md allows."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            pixels = image.width * image.height
+    except Exception:  # the reader will say what is wrong
+        return 0
+    return 32 * pixels if pixels <= 2**21 + 8256 * path.stat().st_size else 0
 
 
 def read_picture(path):
@@ -252,12 +351,16 @@ READERS = {
     "npy": Reader(npy_seeds, ".npy", (read_features, read_classes)),
     "npz": Reader(npz_seeds, ".npz", (read_features, read_classes)),
     "csv": Reader(csv_seeds, ".csv", (read_features, read_column, read_classes)),
-    "parquet": Reader(parquet_seeds, ".parquet", (read_features, read_column, read_classes), keeps_memory=False),
+    "parquet": Reader(parquet_seeds, ".parquet", (read_features, read_column, read_classes)),
     "idx": Reader(idx_seeds, ".idx", (read_idx_labels, read_idx_images)),
     "idx-gz": Reader(packed_idx_seeds, ".gz", (read_idx_labels, read_idx_images)),
     "cifar": Reader(cifar_seeds, ".pickle", (read_pickle,)),
     "model": Reader(model_seeds, ".hashgrove", (read_model,)),
+    "hasher": Reader(hasher_seeds, ".hashgrove", (read_hasher,)),
+    "checkpoint": Reader(checkpoint_seeds, ".run", (read_checkpoint,)),
+    "features": Reader(features_seeds, ".features", (read_extractor,)),
     "index": Reader(index_seeds, ".index", (read_index,)),
-    "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,), keeps_memory=False),
-    "image": Reader(image_seeds, ".image", (read_picture,), keeps_memory=False),
+    "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
+    "image": Reader(image_seeds, ".image", (read_picture,), memory_of_pixels),
+    "image-apart": Reader(apart_seeds, ".image", (read_picture,), memory_of_pixels),
 }

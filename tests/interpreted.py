@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from inspect import getclosurevars
+from inspect import getclosurevars, signature
 
 import numpy as np
 from numba import extending
 from scipy import sparse
 from sklearn.datasets import load_digits
 
-from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, evaluate, hamming, pack
+from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, MultiIndex, evaluate, hamming, pack
 from hashgrove.baselines import BASELINES
 from hashgrove.inference import SOLVERS
 from hashgrove.inference.mincut import minimise
@@ -56,6 +56,26 @@ def tree(levels, first, records, start, n_tests):
     return np.uint64(found)
 
 
+def sum_records(levels, place, records, start, stop, sums, *, depth, shape, n_tests, size):
+    """`hashgrove.encoders.leaf_sums.summing`: the sums of the leaves of compiled trees for 64 rows."""
+    sums[:64] = 0
+    for t in range(int(start), int(stop)):
+        record = records[t * size : (t + 1) * size]
+        leaves = record[2 * n_tests :].view(np.uint8)
+        for row in range(64):
+            passed = [
+                levels[int(f) + int(place) + row] > limit & 255 for f, limit in record[: 2 * n_tests].reshape(2, -1).T
+            ]
+            if shape == "oblivious":
+                number = sum(int(bit) << level for level, bit in enumerate(passed))
+            else:
+                k = 0
+                while k < n_tests:
+                    k = 2 * k + 1 + int(passed[k])
+                number = k - n_tests
+            sums[row] += int(leaves[number]) - 128
+
+
 def add_where(votes, rows, weight):
     """`hashgrove.encoders.forest._add_where`: add a weight to the votes of the rows whose bit is one."""
     for row in range(64):
@@ -78,6 +98,7 @@ TWINS = {
     "_below": below,
     "tree": tree,
     "_add_where": add_where,
+    "sum_records": sum_records,
     "_bin_lanes": bin_lanes,
 }
 
@@ -87,8 +108,10 @@ def install_twins():
 
     def call(intrinsic, *arguments):
         # what an intrinsic is made for (the size of a tree) is in the function that makes it
-        made_for = {k: v for k, v in getclosurevars(intrinsic._defn).nonlocals.items() if k == "n_tests"}
-        return TWINS[intrinsic._name](*arguments, **made_for)
+        twin, made_for = TWINS[intrinsic._name], getclosurevars(intrinsic._defn).nonlocals
+        return twin(
+            *arguments, **{name: made_for[name] for name in signature(twin).parameters.keys() & made_for.keys()}
+        )
 
     extending._Intrinsic.__call__ = call
     warnings.filterwarnings("ignore", "(overflow|invalid value|divide by zero) encountered", RuntimeWarning)
@@ -106,9 +129,12 @@ CLASSES = np.arange(200) % 5
 MANY_CODES = pack(np.random.default_rng(2).integers(2, size=(650, 72)).astype(bool))
 MARKS = np.random.default_rng(1).integers(2, size=(200, 70))
 
+NEWTON = {"leaves": "newton", "min_hessian": 0.1, "regularisation": 0.5}
+OBLIVIOUS = NEWTON | {"shape": "oblivious"}
+
 
 def fit(y=Y, affinity=None, trees=(), **settings):
-    learner = BoostedTrees(**{"n_trees": 3, "features_per_node": 6, "max_depth": 3, **dict(trees)})
+    learner = BoostedTrees.paper(**{"n_trees": 3, "features_per_node": 6, "max_depth": 3, **dict(trees)})
     hasher = FastHash(3, hash_function=learner, random_state=0, **{"n_similar": 6, "n_dissimilar": 6, **settings})
     hasher.fit(X, y, affinity=affinity)
     return [hasher.transform(X), hasher.decision_function(X)]
@@ -129,6 +155,23 @@ def search():
     index = FlatIndex(CODES)
     by_radius = index.search_radius(CODES[:3], 30)
     return [*index.search(CODES[:3], 150), *FlatIndex(MANY_CODES).search(CODES[:3], 2), *map(np.concatenate, by_radius)]
+
+
+class ByTables(MultiIndex):
+    """A `MultiIndex` that uses its tables for every query."""
+
+    _min_items, _patience, _budget, _share = 1, 1, 1e12, 1
+
+
+def search_tables():
+    """Codes of two words with duplicates, some of them removed, and a tail; k small enough for full buffers."""
+    index = ByTables(np.concatenate([MANY_CODES, MANY_CODES[:200], CODES]))
+    by_radius = index.search_radius(CODES[:2], 33)
+    found = [*index.search(CODES[:2], 3), *map(np.concatenate, by_radius)]
+    index.remove([0, 3, 651, 700, 850])
+    index.add(CODES[:3])
+    short = ByTables(np.arange(600, dtype=np.uint16)[:, None].view(np.uint8))
+    return [*found, *index.search(CODES[:2], 3), *short.search(np.full((1, 2), 255, np.uint8), 2)]
 
 
 def cuts():
@@ -153,11 +196,24 @@ COMPUTATIONS = {
     "trees of depth 6": lambda: fit(trees={"max_depth": 6}),
     "trees of depth 9": lambda: fit(trees={"max_depth": 9, "trimming": 0.0}),
     "features per tree": lambda: fit(trees={"subset": "tree"}),
+    "features per level": lambda: fit(trees={"subset": "level"}),
+    "newton trees": lambda: fit(trees=NEWTON),
+    "newton trees of depth 6": lambda: fit(trees=NEWTON | {"max_depth": 6, "trimming": 0.0}),
+    "newton trees of depth 9": lambda: fit(trees=NEWTON | {"max_depth": 9, "subset": "tree"}),
+    "oblivious trees": lambda: fit(trees=OBLIVIOUS),
+    "oblivious trees of depth 5": lambda: fit(trees=OBLIVIOUS | {"max_depth": 5, "subset": "tree"}),
+    "oblivious trees of depth 8": lambda: fit(trees=OBLIVIOUS | {"n_trees": 1, "max_depth": 8}),
     "bre": lambda: [
         BASELINES["bre"](2, n_anchors=8, anchors_per_bit=4, n_iter=1, random_state=0).fit(X, Y).transform(X)
     ],
     "hamming": lambda: [hamming(CODES[:3], CODES)],
     "search": search,
+    "search of some": lambda: [
+        *FlatIndex(CODES).search(CODES[:3], 50, allowed=np.arange(0, 200, 2)),
+        *FlatIndex(MANY_CODES).search(CODES[:3], 2, allowed=np.arange(0, 650, 2)),
+    ],
+    "search by tables": search_tables,
+    "groups": lambda: [np.concatenate(FlatIndex(CODES[:, :1]).groups(2))],
     "minimum cuts": cuts,
     "search weighted": lambda: [*FlatIndex(CODES).search_weighted(CODES[:2], np.arange(144.0).reshape(2, 72), 5)],
     "measures of classes": lambda: measure(CLASSES),

@@ -39,6 +39,71 @@ def search_radius(codes, ids, queries, radius):
     )
 
 
+def pairs_within(codes, ids, radius):
+    """All pairs of items within a radius, as (distance, smaller id, larger id), sorted."""
+    items, distances = sorted(zip(ids, range(len(ids)), strict=True)), hamming(codes, codes)
+    return sorted(
+        (int(distances[i, j]), a, b)
+        for place, (a, i) in enumerate(items)
+        for b, j in items[place + 1 :]
+        if distances[i, j] <= radius
+    )
+
+
+def groups(codes, ids, radius):
+    """Groups of items within a radius of each other, each grown from the free item with the most others around it.
+
+    Items with equal codes join together: they count as one candidate.
+    """
+    ids = sorted(range(len(ids)), key=lambda i: ids[i]), ids
+    order, names = ids
+    kinds = {}
+    for i in order:
+        kinds.setdefault(bytes(codes[i]), []).append(i)
+    first = [members[0] for members in kinds.values()]  # in the order of the smallest id of each code
+    distance = hamming(codes, codes)
+    members_of = dict(zip(first, kinds.values(), strict=True))
+
+    def n_near(i):
+        return sum(len(members_of[j]) for j in first if distance[i, j] <= radius)
+
+    free, found = list(first), []
+    for leader in sorted(first, key=lambda i: (-n_near(i), first.index(i))):
+        if leader not in free:
+            continue
+        group = []
+        for j in sorted(free, key=lambda j: (distance[leader, j], first.index(j))):
+            if distance[leader, j] <= radius and all(distance[m, j] <= radius for m in group):
+                group.append(j)
+        free = [j for j in free if j not in group]
+        found.append(sorted(names[i] for j in group for i in members_of[j]))
+    return sorted((group for group in found if len(group) > 1), key=lambda group: (-len(group), group[0]))
+
+
+def permuted(codes, bits):
+    """Packed codes with their bits in another order: bit ``bits[i]`` comes to place i."""
+    table = np.unpackbits(codes, axis=1, bitorder="little")
+    return np.packbits(table[:, bits], axis=1, bitorder="little")
+
+
+def buckets(codes, first, last):
+    """The rows of codes by their bits ``first`` to ``last``, read as a number, in ascending order of both."""
+    found = {}
+    for row, bits in enumerate(np.unpackbits(codes, axis=1, bitorder="little")[:, first:last].tolist()):
+        found.setdefault(sum(bit << place for place, bit in enumerate(bits)), []).append(row)
+    return dict(sorted(found.items()))
+
+
+def first_alive(numbers, starts, order, alive, firsts):
+    """The first item of each code that is alive, where there is one."""
+    firsts = list(firsts)
+    for number in numbers:
+        firsts[number] = min(
+            [i for i in order[starts[number] : starts[number + 1]] if alive[i]], default=firsts[number]
+        )
+    return firsts
+
+
 def average_precision(relevant):
     """Average precision of one ranking, given as booleans from first to last; None if no item is relevant."""
     precisions = [sum(relevant[: i + 1]) / (i + 1) for i in range(len(relevant)) if relevant[i]]
@@ -184,6 +249,75 @@ def adaboost(bins, y, *, n_trees, depth, min_points, trimming):
     return margin
 
 
+def newton_gain(gradients, curvatures, regularisation):
+    """What examples gain as one leaf, G^2 / (H + regularisation)."""
+    return gradients.sum() ** 2 / (curvatures.sum() + regularisation) if len(gradients) else 0.0
+
+
+def newton_gains(bins, index, g, h, *, regularisation, min_hessian):
+    """The gain of each (threshold, feature), of those with enough curvature on both sides, by trying all of them."""
+    found = {}
+    for threshold, feature in product(range(255), range(len(bins))):
+        left = bins[feature, index] <= threshold
+        if min(h[left].sum(), h[~left].sum()) >= min_hessian:
+            found[threshold, feature] = sum(newton_gain(g[side], h[side], regularisation) for side in (left, ~left))
+    return found
+
+
+def newton_step(g, h, regularisation):
+    """The value of a leaf."""
+    return float(np.clip(g.sum() / (h.sum() + regularisation), -4, 4)) if len(g) else 0.0
+
+
+def newton_tree(bins, index, g, h, *, depth, columns, **rule):
+    """Values for ``columns`` of a tree of Newton steps that tries every feature at every node, by recursion."""
+    gains = newton_gains(bins, index, g, h, **rule) if depth else {}
+    best = max(gains, key=gains.get, default=None)
+    if best is None or gains[best] <= newton_gain(g, h, rule["regularisation"]) * (1 + 1e-9):
+        return dict.fromkeys(columns, newton_step(g, h, rule["regularisation"]))
+    threshold, feature = best
+    out = {}
+    for side in (False, True):
+        chosen = (bins[feature, index] > threshold) == side
+        there = [c for c in columns if (bins[feature, c] > threshold) == side]
+        out |= newton_tree(bins, index[chosen], g[chosen], h[chosen], depth=depth - 1, columns=there, **rule)
+    return out
+
+
+def oblivious_tree(bins, index, g, h, *, depth, columns, regularisation, min_hessian):
+    """The same for a tree with one test per level; a node where a test leaves too little curvature gains nothing."""
+    nodes = {(): np.ones(len(index), bool)}
+    of_columns = dict.fromkeys(columns, ())
+    for _ in range(depth):
+        alone = {node: newton_gain(g[mine], h[mine], regularisation) for node, mine in nodes.items()}
+        total = dict.fromkeys(product(range(255), range(len(bins))), 0.0)
+        for node, mine in nodes.items():
+            rule = {"regularisation": regularisation, "min_hessian": min_hessian}
+            gains = newton_gains(bins, index[mine], g[mine], h[mine], **rule)
+            for test in total:
+                total[test] += gains.get(test, alone[node])
+        threshold, feature = max(total, key=total.get)
+        if total[threshold, feature] <= sum(alone.values()) * (1 + 1e-9):
+            break
+        right = bins[feature, index] > threshold
+        nodes = {(*node, side): mine & (right == side) for node, mine in nodes.items() for side in (False, True)}
+        of_columns = {c: (*node, bool(bins[feature, c] > threshold)) for c, node in of_columns.items()}
+    return {c: newton_step(g[nodes[node]], h[nodes[node]], regularisation) for c, node in of_columns.items()}
+
+
+def logistic_boosting(bins, y, w, *, tree, n_trees, trimming, rate, **settings):
+    """Half log-odds after boosting with `newton_tree` or `oblivious_tree`, in float64."""
+    n = len(y)
+    margin, w = np.zeros(n), w * n / w.sum()
+    for _ in range(n_trees):
+        p = 1 / (1 + np.exp(2 * y * margin))
+        kept = np.array(trimmed((w * p).astype(np.float32), trimming) if trimming else range(n))
+        g, h = (w * y * p)[kept], (2 * w * p * (1 - p))[kept]
+        leaves = tree(bins, kept, g, h, columns=range(n), **settings)
+        margin += rate * np.array([leaves[i] for i in range(n)])
+    return margin
+
+
 def linear_scores(X, *, weights, bias):
     """Scores of a Linear encoder, one dot product at a time."""
     return np.array([[sum(x * w) + b for w, b in zip(weights, bias, strict=True)] for x in X])
@@ -195,18 +329,43 @@ def kernel_scores(X, *, support, weights, bias, gamma):
     return linear_scores(bumps, weights=weights, bias=bias)
 
 
+def leaf_of(row, root, feature, threshold, child):
+    """The leaf that a row of bins reaches in the tree that starts at node ``root``."""
+    node = root
+    while child[node]:
+        node = root + int(child[node]) + int(row[feature[node]] > threshold[node])
+    return node
+
+
 def trees_scores(X, *, low, scale, bit_ptr, weights, tree_ptr, feature, threshold, child, value):
     """Scores of a Trees encoder: each row walks through each tree."""
     bins = np.clip((X - low) * scale + 0.5, 0, 255).astype(int)
     scores = np.zeros((len(X), len(bit_ptr) - 1))
     for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
-        for t in range(first, last):
-            root = node = int(tree_ptr[t])
-            while child[node]:
-                node = root + int(child[node]) + int(row[feature[node]] > threshold[node])
-            scores[i, b] += int(value[node]) * int(weights[t])
-        scores[i, b] /= weights[first:last].sum()
+        leaves = [leaf_of(row, int(tree_ptr[t]), feature, threshold, child) for t in range(first, last)]
+        scores[i, b] = value[leaves].astype(int) @ weights[first:last].astype(int) / weights[first:last].sum()
     return scores
+
+
+def leaf_trees_scores(X, *, low, scale, bit_ptr, unit, tree_ptr, feature, threshold, child, value):
+    """Scores of a LeafTrees encoder: each row walks through each tree."""
+    bins = np.clip((X - low) * scale + 0.5, 0, 255).astype(int)
+    scores = np.zeros((len(X), len(bit_ptr) - 1))
+    for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
+        leaves = [leaf_of(row, int(tree_ptr[t]), feature, threshold, child) for t in range(first, last)]
+        scores[i, b] = value[leaves].astype(int).sum()
+    return scores * unit
+
+
+def oblivious_trees_scores(X, *, low, scale, bit_ptr, unit, feature, threshold, leaves):
+    """Scores of an ObliviousTrees encoder, one test after the other."""
+    bins = np.clip((X - low) * scale + 0.5, 0, 255).astype(int)
+    scores = np.zeros((len(X), len(bit_ptr) - 1))
+    for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
+        for t in range(first, last):
+            passed = [int(row[f] > limit) for f, limit in zip(feature[t], threshold[t], strict=True)]
+            scores[i, b] += int(leaves[t, sum(bit << level for level, bit in enumerate(passed))])
+    return scores * unit
 
 
 def class_scores(X, *, weights, bias, book, offset, exclusive):
@@ -250,29 +409,71 @@ def anchor_graph_scores(X, *, anchors, weights, slopes, intercepts, bandwidth, n
     return np.array(out)
 
 
+def posterior_scores(X, *, weights, bias, power, exclusive, book, offset):
+    """Scores of a Posterior encoder, one row at a time."""
+    out = []
+    for logits in unit_linear_scores(X, weights=weights, bias=bias):
+        odds = np.exp(logits)
+        phi = (odds / odds.sum() if exclusive else odds / (1 + odds)) ** power
+        out.append([sum(phi / np.sqrt(sum(phi**2)) * b) + o for b, o in zip(book, offset, strict=True)])
+    return np.array(out)
+
+
+def unit_linear_scores(X, *, weights, bias):
+    """Scores of a UnitLinear encoder: the rows are scaled to length 1 first."""
+    return linear_scores([x / max(np.sqrt(sum(x**2)), 1e-300) for x in X], weights=weights, bias=bias)
+
+
+def unit_kernel_scores(X, *, anchors, gamma):
+    """Scores of a UnitKernel encoder: Gaussians around anchors, for rows that are scaled to length 1 first."""
+    rows = [x / max(np.sqrt(sum(x**2)), 1e-300) for x in X]
+    return np.array([[np.exp(-gamma * sum((x - a) ** 2)) for a in anchors] for x in rows])
+
+
+def _scores_of_parts(arrays):
+    """For each part of a composite, by name, a function from rows to its scores."""
+    parts = {}
+    for name, array in arrays.items():
+        if "." in name:
+            part, kind, field = name.split(".", 2)
+            parts.setdefault(part, (kind, {}))[1][field] = array
+    return {part: lambda X, k=kind, f=fields: ENCODER_SCORES[k](X, **f) for part, (kind, fields) in parts.items()}
+
+
 def augmented_scores(X, **arrays):
     """Scores of an Augmented encoder that keeps the features: the directions are additional columns for the bits."""
-    parts = {"directions": {}, "bits": {}}
-    for name, array in arrays.items():
-        part, kind, field = name.split(".", 2)
-        parts[part].setdefault(kind, {})[field] = array
-    for part in ("directions", "bits"):
-        ((kind, fields),) = parts[part].items()
-        scores = ENCODER_SCORES[kind](X, **fields)
-        X = np.hstack([X, scores])
-    return scores
+    parts = _scores_of_parts(arrays)
+    return parts["bits"](np.hstack([X, parts["directions"](X)]))
+
+
+def sum_scores(X, **arrays):
+    """Scores of a Sum encoder."""
+    return sum(scores(X) for scores in _scores_of_parts(arrays).values())
+
+
+def mixed_scores(X, *, source, **arrays):
+    """Scores of a Mixed encoder, one bit after the other, each the next one of its part."""
+    columns = {part: iter(scores(X).T) for part, scores in _scores_of_parts(arrays).items()}
+    return np.stack([next(columns[str(part)]) for part in source], axis=1)
 
 
 ENCODER_SCORES = {
     "linear": linear_scores,
     "kernel": kernel_scores,
     "trees": trees_scores,
+    "leaf-trees": leaf_trees_scores,
+    "oblivious-trees": oblivious_trees_scores,
     "class-scores": class_scores,
     "sinusoid": sinusoid_scores,
     "spheres": sphere_scores,
     "tabulated": tabulated_scores,
     "anchors": anchor_graph_scores,
     "directed": augmented_scores,
+    "posterior": posterior_scores,
+    "unit-linear": unit_linear_scores,
+    "unit-kernel": unit_kernel_scores,
+    "sum": sum_scores,
+    "mixed": mixed_scores,
 }
 
 
@@ -452,3 +653,64 @@ def squared_hinge(X, z, weights, intercept, *, C):
     for row, sign in zip(X.tolist(), z.tolist(), strict=True):
         value += C * max(0.0, 1 - sign * (sum(w * x for w, x in zip(weights, row, strict=True)) + intercept)) ** 2
     return value
+
+
+def ridge(X, targets, *, weights, penalty):
+    """Weights and intercept of ridge regression, by least squares on rows that stand for the penalty."""
+    n, d = X.shape
+    root = np.sqrt(weights)[:, None]
+    rows = np.vstack(
+        [np.hstack([X, np.ones((n, 1))]) * root, np.hstack([np.sqrt(penalty) * np.eye(d), np.zeros((d, 1))])]
+    )
+    found = np.linalg.lstsq(rows, np.vstack([targets * root, np.zeros((d, targets.shape[1]))]), rcond=None)[0]
+    return found[:-1], found[-1]
+
+
+def left_out_predictions(X, targets, *, weights, penalty):
+    """What each row gets from a ridge regression of all other rows; weights have mean 1 over all rows."""
+    n = len(X)
+    weights = np.ones(n) if weights is None else weights * n / weights.sum()
+    out = np.empty_like(targets)
+    for i in range(n):
+        others = np.arange(n) != i
+        w, b = ridge(X[others], targets[others], weights=weights[others], penalty=penalty)
+        out[i] = X[i] @ w + b
+    return out
+
+
+def cross_entropy(logits, labels):
+    """Mean of -log of the probability of the right class, row by row."""
+    p = [np.exp(row - max(row)) / sum(np.exp(row - max(row))) for row in logits]
+    return -np.mean([np.log(row[label > 0][0]) for row, label in zip(p, labels, strict=True)])
+
+
+def logistic_loss(margins, targets):
+    """Mean cross-entropy of sigmoid(margins) with targets between 0 and 1, row by row."""
+    return np.mean(
+        [t * np.logaddexp(0, -m) + (1 - t) * np.logaddexp(0, m) for m, t in zip(margins, targets, strict=True)]
+    )
+
+
+def vector_measures(database, queries, y_query, y_database, *, metric, k, relevant, exclude_self=False):
+    """MAP and precision@k when each query ranks the items by their vectors, one pair at a time.
+
+    ``relevant(a, b)`` says whether items with these labels match. Queries without a relevant item do not count.
+    """
+    mean = database.mean(axis=0) if metric == "cosine" else 0 * database[0]
+    averages, precisions = [], []
+    for q, (query, label) in enumerate(zip(queries - mean, y_query, strict=True)):
+        ranked = []
+        for i, item in enumerate(database - mean):
+            if exclude_self and i == q:
+                continue
+            if metric == "cosine":
+                lengths = np.sqrt(sum(item**2)) * np.sqrt(sum(query**2))
+                distance = -sum(item * query) / lengths if lengths > 0 else 0.0
+            else:
+                distance = np.sqrt(sum((item - query) ** 2))
+            ranked.append((distance, i))
+        marks = [bool(relevant(label, y_database[i])) for _, i in sorted(ranked)]
+        if any(marks):
+            averages.append(average_precision(marks))
+            precisions.append(sum(marks[:k]) / min(k, len(marks)))
+    return np.mean(averages), np.mean(precisions)

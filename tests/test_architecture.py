@@ -14,6 +14,7 @@ import hashgrove
 
 ROOT = Path(hashgrove.__file__).parent
 TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
+TOP_LEVEL |= {"resume", "two_step", "continuing", "choosing", "validation"}
 
 # What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
 # the picture. Models and checkpoints know encoders; the rest of storage knows only files.
@@ -28,8 +29,10 @@ MAY_IMPORT = {
     "supervision": {"runtime"},
     "inference": {"runtime", "supervision", "losses"},
     "encoders": {"runtime", "numerics", "codes"},
-    "functions": {"runtime", "numerics", "encoders", "supervision"},
+    "functions": {"runtime", "numerics", "codes", "encoders", "supervision"},
     "hasher": {"runtime", "codes", "supervision", "encoders", "storage.models"},
+    "two_step": {"runtime", "losses", "supervision", "inference", "functions"},
+    "continuing": {"runtime", "supervision", "functions", "encoders", "storage.models", "storage.checkpoints"},
     "fasthash": {
         "runtime",
         "losses",
@@ -38,10 +41,13 @@ MAY_IMPORT = {
         "functions",
         "encoders",
         "hasher",
-        "storage",
+        "two_step",
+        "continuing",
         "storage.models",
-        "storage.checkpoints",
     },
+    "choosing": {"runtime", "supervision", "functions", "metrics"},
+    "validation": {"runtime", "supervision", "hasher", "baselines", "metrics"},
+    "resume": {"runtime", "losses", "inference", "functions", "encoders", "fasthash", "storage", "storage.models"},
     "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
     "index": {"runtime", "codes", "storage"},
     "metrics": {"runtime", "codes", "index"},
@@ -56,7 +62,11 @@ MAY_IMPORT |= {
     "_version": set(),
 }
 # Imports inside a function, for what only a few calls need.
-MAY_IMPORT_LATE = {"hasher": {"metrics"}, "storage.models": {"features"}}
+MAY_IMPORT_LATE = {
+    "hasher": {"metrics"},
+    "fasthash": {"choosing", "validation"},
+    "storage.models": {"features"},
+}
 
 
 def part_of(module):

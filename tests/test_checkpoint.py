@@ -22,11 +22,13 @@ from hashgrove import (
     BoostedTrees,
     FastHash,
     KernelSVM,
-    LabelDirections,
     LinearSVM,
     ModelFileError,
+    PosteriorBits,
     load_hasher,
 )
+from hashgrove.continuing import checkpoint_of
+from hashgrove.functions import BitRecord
 from hashgrove.storage import modelfile
 from hashgrove.storage.checkpoints import Checkpoint
 
@@ -64,7 +66,8 @@ def model_bytes(hasher, path):
         {"inference": "spectral"},
         {"hash_function": LinearSVM()},
         {"hash_function": KernelSVM(n_support=40)},
-        {"hash_function": LabelDirections(TREES, n_anchors=20)},
+        {"hash_function": PosteriorBits(n_anchors=20), "generic_bits": 0},
+        {"hash_function": BoostedTrees(n_trees=4, start="kernel", n_anchors=20), "generic_bits": 0},
     ],
     ids=str,
 )
@@ -116,6 +119,49 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     damaged[-5] ^= 1
     (tmp_path / "run").write_bytes(damaged)
     with pytest.raises(ModelFileError, match="checksum"):
+        small(4).fit(X, Y, checkpoint=tmp_path / "run")
+
+
+RECORD = {"bit": 0, "objective": 1.0, "training_error": 0.1, "ones": 0.5, "seconds_inference": 1, "seconds_learning": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"records": ["a", "b"]}, "records must be named values"),
+        ({"records": {"a": 1, "b": 2}}, "records must be named values"),
+        ({"records": [{"x": 1}, {"x": 1}]}, "unexpected keyword argument 'x'"),
+        ({"records": [RECORD | {"ones": "x"}] * 2}, "records must be numbers and short texts"),
+        ({"records": [RECORD | {"ones": 10**400}] * 2}, "records must be numbers and short texts"),
+        ({"records": [RECORD] * 3}, "must hold 2 records"),
+        ({"seed": -1}, "seed must be an integer"),
+        ({"seed": 10**400}, "seed must be an integer"),
+        ({"seed": "7"}, "seed must be an integer"),
+        ({"encoder": ["trees"]}, "unhashable"),
+        ({"bits": np.zeros((2, 1), np.uint8)}, "bits of 300 points"),  # a kernel would read beyond its end
+        ({"bits": np.zeros((2, 10**5), np.uint8)}, "bits of 300 points"),
+        ({"bits": np.zeros((2, 38), np.int8)}, "bits of 300 points"),
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_a_hostile_checkpoint_is_refused(tmp_path, change, match):
+    """It has the right fingerprint and the right checksum, and nothing else is right."""
+    small(2).fit(X, Y, checkpoint=tmp_path / "run")
+    header, arrays = modelfile.read(tmp_path / "run", kind="checkpoint")
+    for key, value in change.items():
+        (arrays if key == "bits" else header)[key] = value
+    modelfile.write(tmp_path / "run", kind="checkpoint", header=header, arrays=arrays)
+    with pytest.raises(ModelFileError, match=match):
+        small(4).fit(X, Y, checkpoint=tmp_path / "run")
+
+
+def test_a_checkpoint_of_functions_of_fewer_features_is_refused(tmp_path):
+    small(2).fit(X, Y, checkpoint=tmp_path / "run")
+    header, arrays = modelfile.read(tmp_path / "run", kind="checkpoint")
+    few = small(2).fit(X[:, :10], Y).encoder_.arrays()
+    arrays = {f"encoder.{name}": array for name, array in few.items()} | {"bits": arrays["bits"]}
+    modelfile.write(tmp_path / "run", kind="checkpoint", header=header, arrays=arrays)
+    with pytest.raises(ModelFileError, match="points with 64 features"):
         small(4).fit(X, Y, checkpoint=tmp_path / "run")
 
 
@@ -263,7 +309,8 @@ class TestLoadHasher:
         [
             {},
             {"hash_function": LinearSVM(C=2.0), "inference": ICM(n_sweeps=1), "n_similar": None},
-            {"hash_function": LabelDirections(TREES, n_anchors=20)},
+            {"hash_function": PosteriorBits(n_anchors=20), "generic_bits": 0},
+            {"hash_function": BoostedTrees(n_trees=4, start="kernel", n_anchors=20), "generic_bits": 0},
         ],
         ids=str,
     )
@@ -276,7 +323,7 @@ class TestLoadHasher:
 
     def test_what_the_file_cannot_hold_is_asked_for(self, tmp_path):
         small(2, hash_function=RidgeClassifier()).fit(X, Y).save(tmp_path / "model")
-        with pytest.raises(ModelFileError, match=r"'RidgeClassifier\(\)' cannot be made .*hash_function=\.\.\."):
+        with pytest.raises(ModelFileError, match=r"RidgeClassifier\(\).* cannot be made .*hash_function=\.\.\."):
             load_hasher(tmp_path / "model")
         hasher = load_hasher(tmp_path / "model", hash_function=RidgeClassifier())
         assert hasher.set_params(n_bits=4).fit(X, Y).transform(X).shape == (len(X), 1)
@@ -289,6 +336,44 @@ class TestLoadHasher:
         modelfile.write(tmp_path / "model", kind="encoder", header=header, arrays=arrays)
         with pytest.raises(ModelFileError, match="cannot be made again from its text"):
             load_hasher(tmp_path / "model")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "match"),
+        [
+            ("hash_function", "BoostedTrees(n_trees=1000000000)", "'n_trees' parameter must be"),
+            ("hash_function", "BoostedTrees(n_trees='a')", "'n_trees' parameter must be"),
+            ("hash_function", "ICM()", "'hash_function' parameter must be"),
+            ("hash_function", {"a": 1}, "'hash_function' parameter must be"),
+            ("hash_function", "(" + "1," * 100_000 + ")", "cannot be made again"),
+            ("inference", "BoostedTrees()", "'inference' parameter must be"),
+            ("n_bits", 10**9, "'n_bits' parameter must be"),
+            ("loss", "my_loss", "'loss' parameter must be"),
+            ("loss", ["x" * 10**5], "'loss' parameter must be"),
+            ("weighted", "yes", "'weighted' parameter must be"),
+            ("random_state", "RandomState", r"Give it: load_hasher\(path, random_state=\.\.\.\)"),
+            ("random_state", -4, "Seed must be"),
+        ],
+        ids=lambda value: str(value)[:40],
+    )
+    def test_absurd_parameters_are_refused_when_the_file_is_read(self, tmp_path, name, value, match):
+        small(2).fit(X, Y).save(tmp_path / "model")
+        header, arrays = modelfile.read(tmp_path / "model", kind="encoder")
+        header["parameters"][name] = value
+        modelfile.write(tmp_path / "model", kind="encoder", header=header, arrays=arrays)
+        with pytest.raises(ModelFileError, match=match) as caught:
+            load_hasher(tmp_path / "model")
+        assert len(str(caught.value)) < 500 + len(str(tmp_path))
+        assert "\n" not in str(caught.value)
+        default = getattr(FastHash(), name)
+        assert load_hasher(tmp_path / "model", **{name: default}).get_params(deep=False)[name] == default
+
+    def test_a_file_does_not_decide_about_threads_and_callbacks(self, tmp_path):
+        small(2).fit(X, Y).save(tmp_path / "model")
+        header, arrays = modelfile.read(tmp_path / "model", kind="encoder")
+        header["parameters"] |= {"n_jobs": 10**9, "callbacks": ["x"], "verbose": "x", "warm_start": False}
+        modelfile.write(tmp_path / "model", kind="encoder", header=header, arrays=arrays)
+        hasher = load_hasher(tmp_path / "model")
+        assert (hasher.n_jobs, hasher.callbacks, hasher.verbose, hasher.warm_start) == (None, (), 0, True)
 
     def test_a_model_of_another_method_is_refused(self, tmp_path):
         LSH(8, random_state=0).fit(X).save(tmp_path / "model")
@@ -310,10 +395,11 @@ def test_model_files_have_no_addresses_in_memory(tmp_path):
 
 def test_a_checkpoint_is_a_small_file_of_arrays(tmp_path):
     small(4).fit(X, Y, checkpoint=tmp_path / "run")
-    progress = Checkpoint(tmp_path / "run", small(4)._fingerprint(X, _labels())).read()
+    shape = {"shape": (300, 64), "record": BitRecord}
+    progress = checkpoint_of(small(4), tmp_path / "run", X, _labels(), TREES).read(**shape)
     assert progress.bits.shape == (4, 300)
     assert progress.encoder.n_bits == 4
-    assert Checkpoint(tmp_path / "none", "").read() is None
+    assert Checkpoint(tmp_path / "none", "").read(**shape) is None
 
 
 def _labels():

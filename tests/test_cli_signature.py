@@ -279,3 +279,11 @@ class TestCompilation:
         )
         path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         assert self.err(tmp_path, PYTHONPATH=path) == f"{COMPILING_AGAIN}\n"
+
+
+@pytest.mark.parametrize("name", ["weighted", "stagewise"])
+@pytest.mark.parametrize("value", [True, False])
+def test_a_flag_whose_default_depends_can_be_turned_on_and_off(here, capsys, name, value):
+    flag = f"--{name}" if value else f"--no-{name}"
+    call(capsys, "train", "X.npy", "y.npy", "-o", "model", "--bits", "2", "--trees", "2", "--seed", "0", flag)
+    assert hashgrove.load_hasher("model").get_params()[name] is value

@@ -21,7 +21,6 @@ from hashgrove import (
     FastHash,
     FlatIndex,
     KernelSVM,
-    LabelDirections,
     LinearSVM,
     evaluate,
     load,
@@ -136,53 +135,6 @@ def test_warm_start_equals_one_fit(digits, tmp_path):
 WEAK = BoostedTrees(n_trees=3, max_depth=2)
 
 
-@pytest.mark.parametrize(
-    "directions",
-    [
-        LabelDirections(WEAK, n_anchors=None),
-        LabelDirections(WEAK),
-        LabelDirections(WEAK, n_anchors=50, keep_features=False),
-    ],
-    ids=str,
-)
-def test_directions_of_the_labels_help_and_are_kept(digits, tmp_path, directions):
-    X, y, X_query, _ = digits
-    settings = {"hash_function": directions, "loss": "ksh"}
-    plain, hasher = small(16, hash_function=WEAK, loss="ksh").fit(X, y), small(16, **settings).fit(X, y)
-    assert retrieval_map(hasher, digits) > retrieval_map(plain, digits) + 0.05
-    assert hasher.n_features_in_ == hasher.encoder_.n_features == 64
-    hasher.save(tmp_path / "model")
-    assert (load(tmp_path / "model").encode(X_query) == hasher.transform(X_query)).all()
-    small(16, n_jobs=2, **settings).fit(X, y).save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
-    grown = small(5, warm_start=True, **settings).fit(X, y).set_params(n_bits=16).fit(X, y)
-    assert (grown.transform(X) == hasher.transform(X)).all()
-    other = LabelDirections(WEAK, n_anchors=50, keep_features=not hasher.encoder_.keeps_features)
-    with pytest.raises(ValueError, match="'hash_function' parameter must use the same columns"):
-        grown.set_params(n_bits=17, hash_function=other).fit(X, y)
-    plain.set_params(n_bits=17, warm_start=True, hash_function=directions)
-    with pytest.raises(ValueError, match="'hash_function' parameter must use the same columns"):
-        plain.fit(X, y)
-
-
-def test_directions_of_tags_and_of_other_learners(digits, tmp_path):
-    X, y = digits[0][:300], digits[1][:300]
-    tags = np.stack([y % 2, y % 3 == 0, y > 4, y < 8], axis=1)
-    dense, thin = (
-        small(hash_function=LabelDirections(SMALL, n_anchors=None)).fit(X, form)
-        for form in (tags, sparse.csr_array(tags))
-    )
-    assert (dense.transform(X) == thin.transform(X)).all()
-    assert dense.encoder_.directions.n_bits == 4
-    hasher = small(4, hash_function=LabelDirections(DecisionTreeClassifier(max_depth=3))).fit(X, y)
-    with pytest.raises(ValueError, match=r"cannot be saved.*joblib"):
-        hasher.save(tmp_path / "model")
-    assert small(4, hash_function=LabelDirections("linear-svm", n_anchors=None)).fit(X, y).transform(X).shape == (
-        300,
-        1,
-    )
-
-
 @pytest.mark.parametrize("hash_function", HASH_FUNCTIONS)
 def test_every_hash_function_can_be_extended(digits, hash_function):
     X, y = digits[0][:300], digits[1][:300]
@@ -260,7 +212,7 @@ def test_a_bit_of_one_class_only_is_constant_and_said():
     """One dissimilar pair cannot outweigh the ties to all other points, so that every cut leaves them together."""
     X = np.random.default_rng(0).random((30, 3))
     pairs = [(i, j, -1 if (i, j) == (1, 0) else 1) for i in range(30) for j in range(i)]
-    for hash_function in [*(HASH_FUNCTIONS.keys() - {"directions"}), SGDClassifier(), DecisionTreeClassifier()]:
+    for hash_function in [*(HASH_FUNCTIONS.keys() - {"posterior"}), SGDClassifier(), DecisionTreeClassifier()]:
         with pytest.warns(UserWarning, match="2 of 2 bits are the same for all points"):
             hasher = small(2, hash_function=hash_function).fit(X, affinity=pairs)
         assert len(np.unique(hasher.transform(X))) == 1
@@ -311,10 +263,6 @@ def test_callbacks_and_verbose(digits, capsys):
         ({"hash_function": StandardScaler()}, "The 'hash_function' parameter"),
         ({"hash_function": BoostedTrees(max_depth=-1)}, "'max_depth'"),
         ({"inference": "annealing"}, "The 'inference' parameter must be one of"),
-        ({"hash_function": LabelDirections("forest")}, "The 'learner' parameter must be one of"),
-        ({"hash_function": LabelDirections(n_anchors=0)}, "'n_anchors'"),
-        ({"hash_function": LabelDirections(gamma=-1.0)}, "'gamma'"),
-        ({"hash_function": LabelDirections(regularisation=0)}, "'regularisation'"),
         ({"n_similar": True}, "'n_similar'"),
         ({"n_similar": -1}, "'n_similar'"),
         ({"n_jobs": 0}, "'n_jobs'"),
@@ -348,8 +296,8 @@ def test_bad_data(digits):
     for arguments, keywords, message in cases:
         with pytest.raises((ValueError, TypeError), match=message):
             small().fit(*arguments, **keywords)
-    with pytest.raises(ValueError, match=r"needs class labels or tags as y\. Got pairs"):
-        small(hash_function="directions").fit(X, affinity=[(0, 1, 1), (0, 2, -1)])
+    with pytest.raises(ValueError, match=r"must be given class labels or tags as y.* Got pairs or triplets"):
+        small(hash_function="posterior").fit(X, affinity=[(0, 1, 1), (0, 2, -1)])
     hasher = small().fit(X, y)
     with pytest.raises(ValueError, match="64 features"):
         hasher.transform(X[:, :10])

@@ -121,7 +121,7 @@ class TestAtomicWrite:
         assert sorted(os.listdir(tmp_path)) == sorted([*others, "X.npy"])
 
     @pytest.mark.skipif(os.name != "posix", reason="RLIMIT_FSIZE")
-    @pytest.mark.parametrize("name", ["X.npy", "X.csv", "codes.hashgrove"])
+    @pytest.mark.parametrize("name", ["X.npy", "X.csv"])
     def test_a_full_disk_names_the_file(self, tmp_path, name):
         """A limit of the size of files stands for a full disk: the system refuses a write in the same way."""
         code = textwrap.dedent("""

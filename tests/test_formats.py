@@ -314,3 +314,27 @@ class TestParquet:
         (tmp_path / "X.parquet").write_bytes(b"")
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         one_line_error(read_matrix, tmp_path / "X.parquet", r"pip install 'hashgrove\[parquet\]'")
+
+
+class TestText:
+    """One long text among many short ones: an array of numpy gives all of them the same width."""
+
+    def test_a_long_label_in_a_csv_file(self, tmp_path):
+        path = tmp_path / "y.csv"
+        path.write_text("a\nb\n" + "x" * 100_000 + "\n" + "".join(f"c{i}\n" for i in range(10_000)))
+        one_line_error(read_labels, path, "labels that take at most .* the longest of 100000 characters")
+        path.write_text("a\nb\n" + "x" * 1000 + "\na\n")
+        assert len(read_labels(path)[2]) == 1000
+
+    def test_a_long_label_in_a_parquet_file(self, tmp_path):
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        path = tmp_path / "y.parquet"
+        parquet.write_table(pa.table({"y": ["x" * 10**6] + ["a"] * 10**5}), path)
+        one_line_error(read_labels, path, "must unpack to at most")
+
+    def test_a_long_line(self, tmp_path):
+        path = tmp_path / "X.csv"
+        path.write_text("1,2\n" + "12," * 400_000 + "12\n")
+        one_line_error(read_matrix, path, "lines of at most 1048576 characters. Got one of 1200003")

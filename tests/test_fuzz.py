@@ -12,8 +12,14 @@ import fuzz
 from fuzz_readers import READERS
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs RLIMIT_AS and /proc")
-NEEDS = {"parquet": "pyarrow", "onnx": "onnxruntime", "image": "PIL"}
-FILES = {"model": 200, "index": 200, "onnx": 200, "image": 200}  # the others, which are faster, get 600
+NEEDS = {"parquet": "pyarrow", "onnx": "onnxruntime", "image": "PIL", "image-apart": "PIL"}
+FILES = {
+    "model": 200,
+    "index": 200,
+    "onnx": 200,
+    "image": 300,
+    "image-apart": 20,
+}  # the others get 600
 
 
 @pytest.mark.parametrize("name", READERS)

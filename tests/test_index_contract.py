@@ -1,4 +1,4 @@
-"""The contract of `hashgrove.index.Index`, checked for every index in INDEXES against a naive search."""
+"""The contract of `hashgrove.index.Index`, checked for every index in `indexes.UNDER_TEST` against a naive search."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from hashgrove import index as index_module
 from hashgrove.codes import pack
 from hashgrove.index import INDEXES, Index
 from hashgrove.storage import modelfile
+from indexes import UNDER_TEST
 
-every_index = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
+every_index = pytest.mark.parametrize("make", UNDER_TEST.values(), ids=UNDER_TEST)
+every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
 
 
 def random_codes(n, n_bits, seed=0):
@@ -36,6 +38,198 @@ def assert_within(index, queries, radius, **options):
     assert all(part.dtype == np.int64 for part in ids)
     found = [part.tolist() for part in distances], [part.tolist() for part in ids]
     assert found == naive.search_radius(index.codes, index.ids, queries, radius)
+
+
+# ids of both kinds: small integers of either sign, and texts that are prefixes of each other or are not ASCII
+INTEGERS = st.integers(-30, 30)
+TEXTS = st.text(alphabet="abé日🌳", min_size=1, max_size=4)
+
+
+def draw_items(data, ids):
+    """Ids without duplicates and a code for each, of few different bytes, so that there are ties everywhere."""
+    chosen = data.draw(st.lists(ids, unique=True, max_size=12))
+    rows = st.lists(st.sampled_from([0, 1, 3, 255]), min_size=N_BYTES, max_size=N_BYTES)
+    codes = data.draw(st.lists(rows, min_size=len(chosen), max_size=len(chosen)))
+    return chosen, np.array(codes, np.uint8).reshape(-1, N_BYTES)
+
+
+N_BYTES = 3
+
+
+def assert_holds(index, items, queries, k, radius, allowed):
+    """Compare everything that can be asked of an index with what a dictionary says."""
+    ids = sorted(items)
+    codes = np.array([items[i] for i in ids], np.uint8).reshape(-1, N_BYTES)
+    assert (len(index), index.ids.tolist(), index.codes.reshape(-1, N_BYTES).tolist()) == (
+        len(ids),
+        ids,
+        codes.tolist(),
+    )
+    for only in (None, allowed, np.isin(np.array(ids), allowed) if ids and allowed else None):
+        chosen = [place for place, i in enumerate(ids) if only is None or i in allowed]
+        part = codes[chosen], [ids[place] for place in chosen]
+        distances, found = index.search(queries, k, allowed=only)
+        assert (distances.tolist(), found.tolist()) == naive.search(*part, queries, k)
+        distances, found = index.search_radius(queries, radius, allowed=only)
+        assert ([d.tolist() for d in distances], [f.tolist() for f in found]) == naive.search_radius(
+            *part, queries, radius
+        )
+    distances, pairs = index.pairs_within(radius)
+    assert [(d, *pair) for d, pair in zip(distances.tolist(), pairs.tolist(), strict=True)] == naive.pairs_within(
+        codes, ids, radius
+    )
+    assert [group.tolist() for group in index.groups(radius)] == naive.groups(codes, ids, radius)
+
+
+@every_index
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_any_changes_leave_what_a_dictionary_would_hold(make, data):
+    ids = data.draw(st.sampled_from([INTEGERS, TEXTS]))
+    index, items = make(), {}
+    for _ in range(data.draw(st.integers(0, 6))):
+        change = data.draw(st.sampled_from(["add", "add", "remove", "update", "insert"]))
+        chosen, codes = draw_items(data, ids)
+        known = [i for i in chosen if i in items]
+        kept = np.array([i not in items for i in chosen], bool)
+        if change == "add":
+            index.add(codes[kept], ids=[i for i in chosen if i not in items])
+            items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if new}
+        elif change == "remove":
+            assert index.remove(chosen, missing_ok=True) == len(known)
+            items = {i: code for i, code in items.items() if i not in chosen}
+        elif change == "update":
+            index.update(codes[~kept], ids=known)
+            items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if not new}
+        else:
+            index.update(codes, ids=chosen, insert=True)
+            items |= dict(zip(chosen, codes.tolist(), strict=True))
+        for i in [*chosen, *items]:
+            assert (i in index) == (i in items)
+    _, queries = draw_items(data, ids)
+    allowed = data.draw(st.lists(ids, max_size=8))
+    assert_holds(index, items, queries, data.draw(st.integers(1, 20)), data.draw(st.integers(0, 26)), allowed)
+
+
+@every_index
+@pytest.mark.parametrize("share", [0.5, 0.01])
+def test_a_filter_of_many_items_is_an_index_of_these_items(make, share):
+    """Enough items and queries for every way to scan: with a mask, or on a copy of the allowed items."""
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(9000, 16, 1), random_codes(70, 16, 2)
+    index, allowed = make(codes), np.flatnonzero(rng.random(9000) < share)
+    truth = make(codes[allowed], ids=allowed)
+    for k in (3, 40, 4000):
+        for part in (queries, queries[:1]):
+            for one, two in zip(index.search(part, k, allowed=allowed), truth.search(part, k), strict=True):
+                np.testing.assert_array_equal(one, two)
+    for radius in (0, 2, 16):
+        found, expected = index.search_radius(queries, radius, allowed=allowed), truth.search_radius(queries, radius)
+        for one, two in zip(found, expected, strict=True):
+            for a, b in zip(one, two, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@every_index
+def test_most_items_removed(make):
+    codes = random_codes(5000, 24, 1)
+    index = make(codes)
+    kept = np.sort(np.random.default_rng(0).permutation(5000)[:700])
+    for part in np.array_split(np.setdiff1d(np.arange(5000), kept), 9):
+        assert index.remove(part) == len(part)
+    np.testing.assert_array_equal(index.ids, kept)
+    np.testing.assert_array_equal(index.codes, codes[kept])
+    assert_nearest(index, codes[:2], 10)
+    assert 0 in index or 0 not in kept
+    index.remove(kept)
+    assert (len(index), index.n_bytes) == (0, 3)
+    assert_nearest(index, codes[:2], 10)
+    index.add(codes[:2])
+    assert index.ids.tolist() == [0, 1]
+
+
+@every_index
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index, c: index.remove([1, 7]), "must have ids of items of the index. Got 7 instead"),
+        (lambda index, c: index.update(c, ids=[1, 7]), "must have ids of items of the index. Got 7 instead"),
+        (lambda index, c: index.update(c, ids=[1, 1]), "no duplicates. Got 1 twice"),
+        (lambda index, c: index.add(c, ids=["a", "b"]), "must be integers, as in the index. Got texts instead"),
+        (lambda index, c: index.add(c, ids=["a", 1.5]), "must be integers, as in the index|integers or texts"),
+        (lambda index, c: index.search(c, 1, allowed=[True]), "must have 3 entries, one per item"),
+        (lambda index, c: index.search(c, 1, allowed=[1.5]), "'allowed' parameter must be integers or texts"),
+        (lambda index, c: index.search(c, 1, features=[[1.0]]), "together with 'rerank'"),
+        (lambda index, c: index.search(c, 1, model="other"), "must be the model of the index, mine. Got other instead"),
+        (lambda index, c: index.search_radius(c, 1, model="other"), "codes of different models cannot be compared"),
+        (lambda index, c: index.add(c, model="other"), "codes of different models cannot be compared"),
+        (lambda index, c: index.add(c, model=3), "must be a digest or a model that has one. Got an object of type int"),
+        (lambda index, c: index.pairs_within(-1), "'radius' parameter must be an integer of at least 0"),
+        (lambda index, c: index.pairs_within(8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
+        (lambda index, c: index.groups(8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
+        (lambda index, c: index.suggest_radius([[0, 9]], [True]), "must have ids of items of the index. Got 9 instead"),
+        (lambda index, c: index.suggest_radius([0, 1], [True]), r"must have shape \(n_pairs, 2\)"),
+        (lambda index, c: index.suggest_radius([[0, 1]], [1]), "must be bool of shape"),
+        (lambda index, c: index.suggest_radius([[0, 1]], [True]), "mark both similar and other pairs"),
+    ],
+)
+def test_wrong_calls_are_refused_and_change_nothing(make, call, message):
+    codes = np.array([[1], [2], [4]], np.uint8)
+    index = make(codes, model="mine")
+    assert index.model == "mine"
+    with pytest.raises(ValueError, match=message):
+        call(index, codes[:2])
+    assert (index.ids.tolist(), index.codes.tolist()) == ([0, 1, 2], codes.tolist())
+
+
+@every_index
+@pytest.mark.parametrize("text", ["", "a\0", "\0", "é" * 600, "\udcff"])
+def test_texts_that_cannot_be_ids_are_refused(make, text):
+    index = make(random_codes(1, 8), ids=["b"])
+    with pytest.raises(ValueError, match="texts of 1 to 1024 bytes in UTF-8, without NUL"):
+        index.add(random_codes(1, 8), ids=[text])
+    with pytest.raises(ValueError, match="must be given, as the ids of the index are texts"):
+        index.add(random_codes(1, 8))
+    assert (text in index, 3 in index, None in index, "b" in index) == (False, False, False, True)
+
+
+@every_index
+def test_texts_of_growing_length_are_kept_in_the_order_of_their_code_points(make):
+    rng = np.random.default_rng(0)
+    ids = ["ab", "a", "日本" * 30, "Z", "é", "a" * 1024, "🌳"]
+    codes, index = random_codes(len(ids), 16), make()
+    for i, code in zip(ids, codes, strict=True):
+        index.add(code[None], ids=[i])
+    assert index.ids.tolist() == sorted(ids)
+    assert index.search(codes[:1], 7)[1].dtype.kind == "U"
+    for wanted in rng.permutation(ids)[:3].tolist():
+        index.remove([wanted])
+        assert wanted not in index
+
+
+@every_index
+def test_pairs_of_many_items(make):
+    """Against all distances of random codes with many duplicates, in several chunks."""
+    codes = np.concatenate([random_codes(5000, 20, 1), random_codes(100, 3, 2).repeat(3, axis=1)])
+    distances, pairs = make(codes).pairs_within(2)
+    truth = np.unpackbits(codes[:, None] ^ codes[None, -200:], axis=2).sum(axis=2) <= 2
+    first, second = np.nonzero(truth)
+    second += len(codes) - 200
+    wanted = {(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True) if a < b}
+    assert {(a, b) for a, b in pairs.tolist() if b >= len(codes) - 200} == wanted
+    assert (np.diff(distances.astype(int)) >= 0).all()
+
+
+@every_index
+def test_suggested_radii(make):
+    index = make(np.array([[0], [1], [3], [7], [255]], np.uint8))
+    pairs, similar = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2]], np.array([True, True, False, False, True])
+    choice = index.suggest_radius(pairs, similar)
+    assert (choice.radius, choice.precision, choice.recall) == (2, 1.0, 1.0)
+    assert index.suggest_radius(pairs, similar, precision=0.75).radius == 3
+    assert index.suggest_radius(pairs, similar, precision=0.5).radius == 8
+    with pytest.raises(ValueError, match=r"must be reached at some radius. Got 0.9 instead; the best is 0.500"):
+        index.suggest_radius(pairs[2:], np.array([True, False, False]), precision=0.9)
 
 
 def test_the_registry_names_each_class_once():
@@ -174,7 +368,7 @@ def test_several_threads_add(make):
 @every_index
 def test_an_index_without_codes(make):
     index = make()
-    assert (len(index), index.n_bytes, repr(index)) == (0, None, f"{make.__name__}(0 codes)")
+    assert (len(index), index.n_bytes, repr(index)) == (0, None, f"{type(index).__name__}(0 codes)")
     assert (index.codes.shape, index.ids.shape) == ((0, 0), (0,))
     distances, ids = index.search(np.zeros((3, 8), np.uint8), 5)
     assert distances.shape == ids.shape == (3, 0)
@@ -242,7 +436,7 @@ def test_codes_are_copied_and_views_are_read_only_and_stay(make):
         ([1, 1], "no duplicates. Got 1 twice"),
         ([11, 10], "new to the index. Got 10 instead, which is already in it"),
         ([1], r"shape \(2,\), one id per code. Got \(1,\) instead"),
-        ([1.0, 2.0], "must be integers. Got float64 instead"),
+        ([1.0, 2.0], "must be integers or texts. Got float64 instead"),
         (np.array([1, 2**63], np.uint64), "must fit int64. Got 9223372036854775808 instead"),
     ],
 )
@@ -292,7 +486,7 @@ def test_wrong_codes_are_refused_and_nothing_is_added(make):
     assert len(index) == 3
 
 
-@every_index
+@every_class
 @pytest.mark.parametrize("n", [9, 0])
 def test_save_and_load(tmp_path, make, n):
     index = make(random_codes(n, 20), ids=range(10 * n, 0, -10)) if n else make()
@@ -311,7 +505,7 @@ def test_save_and_load(tmp_path, make, n):
 GOOD = {"codes": np.zeros((2, 1), np.uint8), "ids": np.arange(2)}
 
 
-@every_index
+@every_class
 @pytest.mark.parametrize(
     ("header", "arrays", "message"),
     [

@@ -10,7 +10,7 @@ from scipy import sparse
 import naive
 from hashgrove.codes import TILE, hamming, pack
 from hashgrove.index import FlatIndex
-from hashgrove.metrics import Report, evaluate, expected_average_precision
+from hashgrove.metrics import Report, count_distinct, describe_codes, evaluate, expected_average_precision
 
 
 def random_codes(n, n_bits, seed=0):
@@ -205,7 +205,12 @@ def test_labels_of_any_type_give_the_same_report():
     truth = evaluate(index, codes[:5], y[:5], y).to_dict()
     forms = [names[y], names.astype(object)[y], y.astype(np.float32), [int(label) for label in y]]
     for labels in forms:
-        assert evaluate(index, codes[:5], labels[:5], labels).to_dict() == truth
+        found = evaluate(index, codes[:5], labels[:5], labels).to_dict()
+        # classes are listed in the order of their labels
+        assert sorted(found.pop("class_map")) == sorted(truth["class_map"])
+        assert found.pop("macro_map") == pytest.approx(truth["macro_map"])
+        assert set(found.pop("classes")) == {np.asarray(labels).tolist()[i] for i in range(5)}
+        assert found == {name: truth[name] for name in found}
     one_hot = np.eye(4, dtype=int)[y]
     tags = evaluate(index, codes[:5], one_hot[:5], sparse.csr_array(one_hot), min_shared=1)
     assert (tags.map, tags.pr_area, tags.knn_error) == (truth["map"], truth["pr_area"], None)
@@ -269,6 +274,107 @@ def test_report_is_json_and_reads_well():
         "each query was left out of its own ranking", "1 query without a relevant item was left out",
     ):  # fmt: skip
         assert part in text
+
+
+@settings(deadline=None, max_examples=40)
+@given(n=st.integers(2, 30), k=st.integers(1, 40), exclude_self=st.booleans(), seed=st.integers(0, 10**6))
+def test_measures_per_class_and_ties_agree_with_the_definitions(n, k, exclude_self, seed):
+    rng = np.random.default_rng(seed)
+    database, y = random_codes(n, 4, seed), rng.integers(0, 3, n)
+    y[0] = y[1]
+    report = evaluate(database, database, y, y, k=k, exclude_self=exclude_self)
+    maps, tied = {}, []
+    for q, (distances, marks, _) in enumerate(rankings(database, database, y[:, None] == y, exclude_self)):
+        if any(marks):
+            single = evaluate(database, database[[q]], y[[q]], y) if not exclude_self else None
+            maps.setdefault(int(y[q]), []).append(single.map if single else None)
+            tied.append(distances.count(sorted(distances)[min(k, len(distances)) - 1]))
+    assert report.classes.tolist() == sorted(maps)
+    if not exclude_self:
+        np.testing.assert_allclose(report.class_map, [np.mean(maps[label]) for label in sorted(maps)])
+    assert report.macro_map == pytest.approx(report.class_map.mean())
+    weights = [len(maps[label]) for label in sorted(maps)]
+    assert report.map == pytest.approx(np.average(report.class_map, weights=weights))
+    assert report.tied_at_k == pytest.approx(np.mean(tied))
+    assert report.n_distinct == len({code.tobytes() for code in database})
+
+
+def test_tags_have_no_measures_per_class():
+    report = evaluate(CODES, CODES, TAGS, TAGS)
+    assert (report.classes, report.class_map, report.macro_map) == (None, None, None)
+    assert json.loads(json.dumps(report.to_dict()))["macro_map"] is None
+    assert "macro" not in str(report)
+
+
+@pytest.mark.parametrize("n_bytes", [1, 8, 9])
+def test_distinct_codes_are_counted(n_bytes):
+    rng = np.random.default_rng(0)
+    codes = np.zeros((300, n_bytes), np.uint8)
+    codes[:, -1] = rng.integers(0, 7, 300)
+    assert count_distinct(codes) == len({code.tobytes() for code in codes})
+    assert count_distinct(codes[:0]) == 0
+
+
+def test_a_collapsed_database_is_warned_about():
+    codes = np.repeat(np.arange(2, dtype=np.uint8), 300)[:, None]
+    report = evaluate(codes, codes[:1], [0], np.arange(600) % 2, k=10)
+    assert (report.n_distinct, report.tied_at_k) == (2, 300.0)
+    assert "2 distinct codes; 300.0 items tie at rank 10 with the item there, on average" in str(report)
+    assert "warning: the codes have collapsed: 600 items share 2 codes" in str(report)
+    assert describe_codes(codes)[0] == "2 distinct codes among 600 items"
+    codes = np.arange(200, dtype=np.uint8)[:, None]
+    report = evaluate(codes, codes[:1], [0], np.arange(200) % 2)
+    assert report.warning is None
+    assert "warning" not in str(report)
+
+
+@pytest.mark.parametrize("ids", [range(10, 50), [f"item {i:03}" for i in np.random.default_rng(1).permutation(40)]])
+def test_labels_by_id(ids):
+    """Rows of labels come in any order, with labels of items that are not in the database among them."""
+    codes, y = clustered(40)
+    ids, more = list(ids), "none" if isinstance(ids, list) else 7
+    order = np.argsort(ids)
+    truth = evaluate(codes[order], codes[:5], y[:5], y[order]).to_dict()
+    index = Named(codes[order], sorted(ids))
+    by_id = {more: 99} | {item: int(label) for item, label in zip(ids, y, strict=True)}
+    assert evaluate(index, codes[:5], y[:5], by_id, knn=None).map == truth["map"]
+    arrays = np.array([more, *ids]), np.array([99, *y])
+    assert evaluate(index, codes[:5], y[:5], arrays[1], ids=arrays[0], knn=None).map == truth["map"]
+    tags = np.eye(4, dtype=int)[y] + np.eye(4, dtype=int)[3 - y]
+    by_rows = evaluate(codes[order], codes[:5], tags[:5], tags[order])
+    for form in (tags, sparse.csr_array(tags)):
+        assert evaluate(index, codes[:5], tags[:5], form, ids=ids).map == by_rows.map
+
+
+class Named(FlatIndex):
+    """A stand-in for an index with ids of any type: its codes and ids are as given."""
+
+    def __init__(self, codes, ids):
+        super().__init__(codes)
+        self.names = np.array(ids)
+
+    @property
+    def ids(self):
+        return self.names
+
+
+def test_labels_by_id_of_packed_codes_are_labels_by_row():
+    codes, y = clustered(30)
+    assert evaluate(codes, codes[:3], y[:3], dict(enumerate(y))).map == evaluate(codes, codes[:3], y[:3], y).map
+
+
+@pytest.mark.parametrize(
+    ("y_database", "ids", "message"),
+    [
+        ({0: 0, 1: 1}, None, "a label for every item .* Got none for the id 2 and 1 others"),
+        ({0: 0}, [0], "must not be given together with a mapping"),
+        ([0, 1, 0, 1], [0, 1, 2], "one id for each of the 4 rows of 'y_database'. Got 3 instead"),
+        ([0, 1, 0, 1], [0, 1, 2, 2], "no duplicates"),
+    ],
+)
+def test_wrong_labels_by_id_are_named(y_database, ids, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(CODES, CODES, [0, 1, 0, 1], y_database, ids=ids)
 
 
 CODES = np.arange(4, dtype=np.uint8)[:, None]

@@ -33,11 +33,11 @@ from hashgrove.baselines import (
 )
 from hashgrove.baselines.classifier_output import ScoredClassifier, code_book
 from hashgrove.baselines.cosdish import solve_quadratic, update_columns
-from hashgrove.baselines.itq import quantising_rotation
 from hashgrove.baselines.sdh import code_step
 from hashgrove.encoders import ClassScores, Kernel, Linear
 from hashgrove.numerics.eigen import whitening
 from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.numerics.rotation import quantising_rotation
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = np.arange(0, 1000, 2), np.arange(1, 1000, 2)

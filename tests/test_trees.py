@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hashgrove import BoostedTrees
 from hashgrove.encoders.binning import bin_features, fit_bins
 from hashgrove.encoders.trees import MAX_VOTES, Trees
-from hashgrove.functions.boosting import _trim
+from hashgrove.functions.adaboost import _trim
+from hashgrove.functions.levels import KeptHistograms
+from hashgrove.functions.sign_leaves import SignLeaves
 from hashgrove.functions.tree import grow
 from naive import adaboost, stump, tree_predictions, trees_scores, trimmed
 
@@ -22,6 +24,11 @@ def data(seed, n=60, d=5, n_bins=256):
     bins = rng.integers(0, n_bins, (d, n)).astype(np.uint8)
     y = np.where(bins[0].astype(int) + bins[1] > n_bins, 1, -1) * np.where(rng.random(n) < 0.15, -1, 1)
     return bins, y.astype(np.int8), rng
+
+
+def sign_tree(bins, index, signed, *, min_points, seed, **settings):
+    leaves, memory = SignLeaves(min_points), KeptHistograms()
+    return grow(bins, index, signed, leaves=leaves, seed=np.uint64(seed), memory=memory, **settings)
 
 
 def forest(tree, n_features, *, weights=(1,)):
@@ -73,7 +80,7 @@ def test_bins_of_any_shape_against_numpy(dtype, d, n):
 def test_a_value_that_is_not_finite_is_refused_at_any_position(dtype, value, row, feature):
     rng = np.random.default_rng(0)
     X = rng.random((130, 20)).astype(dtype)
-    learner = BoostedTrees(n_trees=3)
+    learner = BoostedTrees.paper(n_trees=3)
     encoder, _ = learner.learn(learner.prepare(X, rng), np.where(X[:, 0] > 0.5, 1, -1).astype(np.int8), None, rng)
     encoder.encode(X)
     X[row, feature] = value
@@ -87,13 +94,26 @@ def test_bins_of_extreme_ranges_are_finite():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10_000), st.sampled_from([2, 5, 256]), st.integers(1, 4), st.integers(0, 3), st.booleans())
-def test_tree_against_recursion(seed, n_bins, depth, min_points, per_node):
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([2, 5, 256]),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.sampled_from(["node", "level", "tree"]),
+)
+def test_tree_against_recursion(seed, n_bins, depth, min_points, subset):
     bins, y, rng = data(seed, n=40, d=4, n_bins=n_bins)
     index = np.sort(rng.permutation(40)[:35]).astype(np.uint32)
     signed = (y[index] * rng.integers(1, 1000, 35)).astype(np.int32)
-    tree = grow(
-        bins, index, signed, max_depth=depth, n_features=4, per_node=per_node, min_points=min_points, seed=np.uint64(0)
+    tree = sign_tree(
+        bins,
+        index,
+        signed,
+        max_depth=depth,
+        n_features=4,
+        subset=subset,
+        min_points=min_points,
+        seed=0,
     )
     expected = tree_predictions(
         bins, index.tolist(), signed.tolist(), depth=depth, min_points=min_points, columns=range(40)
@@ -108,11 +128,11 @@ def test_stump_of_least_error_among_the_drawn_features():
     best_gain, *best_stump = stump(bins, index, signed, range(30))
     used = set()
     for seed in range(20):
-        tree = grow(bins, index, signed, max_depth=1, n_features=3, per_node=True, min_points=0, seed=np.uint64(seed))
+        tree = sign_tree(bins, index, signed, max_depth=1, n_features=3, subset="node", min_points=0, seed=seed)
         assert int(leaves(tree, bins).astype(int) @ signed) <= best_gain
         used.add(int(tree.feature[0]))
     assert len(used) > 3, "another seed draws other features"
-    whole = grow(bins, index, signed, max_depth=1, n_features=30, per_node=True, min_points=0, seed=np.uint64(0))
+    whole = sign_tree(bins, index, signed, max_depth=1, n_features=30, subset="node", min_points=0, seed=0)
     assert [whole.feature[0], whole.threshold[0]] == best_stump
 
 
@@ -122,7 +142,7 @@ def test_deep_trees_fit_better_and_stay_within_their_size():
     index, signed = np.arange(3000, dtype=np.uint32), y.astype(np.int32) * 1000
     errors, sizes = [], []
     for depth in (1, 4, 16, 40):
-        tree = grow(bins, index, signed, max_depth=depth, n_features=6, per_node=True, min_points=0, seed=np.uint64(0))
+        tree = sign_tree(bins, index, signed, max_depth=depth, n_features=6, subset="node", min_points=0, seed=0)
         errors.append((leaves(tree, bins) != y).mean())
         sizes.append(len(tree.value))
     assert errors == sorted(errors, reverse=True)
@@ -130,23 +150,13 @@ def test_deep_trees_fit_better_and_stay_within_their_size():
     assert sizes[3] <= 2 * 3000 + 1
 
 
-@pytest.mark.parametrize("per_node", [True, False])
-def test_trees_are_the_same_at_any_number_of_threads(per_node):
+@pytest.mark.parametrize("subset", ["node", "level", "tree"])
+def test_trees_are_the_same_at_any_number_of_threads(subset):
     bins, y, rng = data(3, n=4000, d=64)
     index = np.arange(4000, dtype=np.uint32)
     signed = (y * rng.integers(1, 1000, 4000)).astype(np.int32)
     one, two = (
-        grow(
-            bins,
-            index,
-            signed,
-            max_depth=6,
-            n_features=40,
-            per_node=per_node,
-            min_points=5,
-            seed=np.uint64(9),
-            n_jobs=n,
-        )
+        sign_tree(bins, index, signed, max_depth=6, n_features=40, subset=subset, min_points=5, seed=9, n_jobs=n)
         for n in (1, 2)
     )
     for a, b in zip(one, two, strict=True):
@@ -171,12 +181,12 @@ def test_booster_against_naive_adaboost(trimming, seed):
     X = rng.random((80, 4))
     z = np.where(X[:, 0] + X[:, 1] > 1, 1, -1) * np.where(rng.random(80) < 0.1, -1, 1)
     z = z.astype(np.int8)
-    learner = BoostedTrees(
+    learner = BoostedTrees.paper(
         n_trees=8, max_depth=2, features_per_node=None, trimming=trimming, min_points=2, early_stopping=True
     )
     prepared = learner.prepare(X, rng)
     encoder, bit = learner.learn(prepared, z, None, rng)
-    margin = adaboost(prepared.bins, z.astype(int), n_trees=8, depth=2, min_points=2, trimming=trimming)
+    margin = adaboost(prepared.binned.bins, z.astype(int), n_trees=8, depth=2, min_points=2, trimming=trimming)
     decided = np.abs(margin) > 0.01 * np.abs(margin).max()  # rounding the votes to integers may change the closest ones
     assert decided.mean() > 0.9
     assert (bit == np.sign(margin))[decided].all()
@@ -188,7 +198,7 @@ def test_the_bit_is_what_the_encoder_gives():
     rng = np.random.default_rng(0)
     X = rng.random((500, 10)).astype(np.float32)
     z = rng.choice([-1, 1], 500).astype(np.int8)
-    learner = BoostedTrees(n_trees=5, max_depth=2)
+    learner = BoostedTrees.paper(n_trees=5, max_depth=2)
     encoder, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
     assert ((encoder.scores(X)[:, 0] > 0) == (bit > 0)).all()
     assert 0 < (bit != z).mean() < 0.5
@@ -199,7 +209,7 @@ def test_heavy_examples_are_fitted_better():
     X = rng.random((400, 1))
     z = rng.choice([-1, 1], 400).astype(np.int8)  # noise, which trees can only memorise
     heavy = rng.random(400) < 0.2
-    learner = BoostedTrees(n_trees=3, max_depth=5, min_points=0)
+    learner = BoostedTrees.paper(n_trees=3, max_depth=5, min_points=0)
     _, bit = learner.learn(learner.prepare(X, rng), z, np.where(heavy, 50.0, 0.1), np.random.default_rng(0))
     assert (bit == z)[heavy].mean() > (bit == z)[~heavy].mean() + 0.1
 
@@ -209,7 +219,7 @@ def test_early_stopping_at_zero_error():
     X = rng.random((300, 2)).round(1)
     z = np.where(X[:, 0] > 0.55, 1, -1).astype(np.int8)
     for early_stopping, trees in ((True, 1), (False, 30)):
-        learner = BoostedTrees(n_trees=30, early_stopping=early_stopping)
+        learner = BoostedTrees.paper(n_trees=30, early_stopping=early_stopping)
         encoder, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
         assert (bit == z).all()
         assert len(encoder.weights) == trees
@@ -218,7 +228,7 @@ def test_early_stopping_at_zero_error():
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_one_class_gives_a_constant(sign):
     rng = np.random.default_rng(0)
-    X, learner = rng.random((20, 3)), BoostedTrees(n_trees=5)
+    X, learner = rng.random((20, 3)), BoostedTrees.paper(n_trees=5)
     encoder, bit = learner.learn(learner.prepare(X, rng), np.full(20, sign, np.int8), None, rng)
     assert (bit == sign).all()
     assert (encoder.scores(rng.random((9, 3))) == sign).all()
@@ -228,7 +238,7 @@ def test_constant_features_give_the_heavier_class():
     """There is nothing to split on."""
     rng = np.random.default_rng(0)
     X, z = np.ones((40, 2)), np.array([1] * 25 + [-1] * 15, np.int8)
-    learner = BoostedTrees(n_trees=4, min_points=0)
+    learner = BoostedTrees.paper(n_trees=4, min_points=0)
     _, bit = learner.learn(learner.prepare(X, rng), z, None, rng)
     assert (bit == 1).all()
 
@@ -236,7 +246,7 @@ def test_constant_features_give_the_heavier_class():
 def an_encoder(n_bits=3):
     rng = np.random.default_rng(0)
     X = rng.random((200, 6))
-    learner = BoostedTrees(n_trees=4, max_depth=3)
+    learner = BoostedTrees.paper(n_trees=4, max_depth=3)
     prepared = learner.prepare(X, rng)
     parts = [learner.learn(prepared, rng.choice([-1, 1], 200).astype(np.int8), None, rng)[0] for _ in range(n_bits)]
     return Trees.concatenate(parts), parts, X
@@ -252,7 +262,16 @@ def test_encoder_against_walking_each_row(depth, n):
     for seed in range(3):
         signed = (y * rng.integers(1, 1000, 500)).astype(np.int32)
         tables.append(
-            grow(bins, index, signed, max_depth=depth, n_features=3, per_node=True, min_points=0, seed=np.uint64(seed))
+            sign_tree(
+                bins,
+                index,
+                signed,
+                max_depth=depth,
+                n_features=3,
+                subset="node",
+                min_points=0,
+                seed=seed,
+            )
         )
     weights = [5, 3, 3]
     parts = [forest(tree, 9, weights=[w]) for tree, w in zip(tables, weights, strict=True)]
@@ -328,7 +347,7 @@ def test_concatenate_refuses_another_binning():
     ("name", "value"),
     [
         ("n_trees", 0), ("n_trees", 5000), ("n_trees", 2.5), ("max_depth", 0), ("features_per_node", 0),
-        ("subset", "level"),
+        ("subset", "forest"),
         ("trimming", 1.0), ("trimming", -0.1), ("trimming", "a"), ("min_points", -1),
     ],
 )  # fmt: skip

@@ -1,40 +1,50 @@
-"""FastHash, Algorithm 1 of the paper: for each bit, infer the best values, then learn a function that gives them.
-
-Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Decision Trees", TPAMI 2015.
-"""
+"""FastHash, the estimator: which hash function, Algorithm 1 (`hashgrove.two_step`), generic bits, and what is kept."""
 
 from __future__ import annotations
 
 import os
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from hashgrove import losses
+from hashgrove.continuing import checkpoint_of, earlier_encoder, keeping, known_bits, write_checkpoint
 from hashgrove.encoders import Encoder
-from hashgrove.functions import HASH_FUNCTIONS, BitRecord, LearnedBits, as_learner
+from hashgrove.functions import (
+    BitRecord,
+    BoostedTrees,
+    Codewords,
+    Learner,
+    as_learner,
+    count_generic_bits,
+    inferred_codes,
+    learn_generic_bits,
+    spread,
+)
 from hashgrove.hasher import SupervisedHasher
-from hashgrove.inference import SOLVERS, BinaryQuadratic, PairDistances, as_solver
+from hashgrove.inference import BlockGraphCut
 from hashgrove.runtime.parameters import Constraint, Flag, Integer
 from hashgrove.runtime.progress import report_progress
-from hashgrove.runtime.streams import seed_of, substream
-from hashgrove.runtime.threads import interruptible
-from hashgrove.storage.checkpoints import Checkpoint, Progress, fingerprint
-from hashgrove.storage.modelfile import ModelFileError, read_header
-from hashgrove.storage.models import load, plain, rebuild
+from hashgrove.runtime.streams import substream
+from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target
+from hashgrove.two_step import TwoStep, warn_of_constant_bits
 
-__all__ = ["BitRecord", "FastHash", "load_hasher"]
+if TYPE_CHECKING:
+    from hashgrove.choosing import Choice
+    from hashgrove.validation import Validation
+
+__all__ = ["AUTO", "FastHash"]
+
+AUTO = "auto"
 
 
 class FastHash(SupervisedHasher):
-    """Two-step supervised hashing: graph cuts infer the bits, then boosted trees (or any classifier) learn them.
+    """Two-step supervised hashing: graph cuts infer the bits, then a hash function learns each of them.
 
     Parameters
     ----------
@@ -42,23 +52,32 @@ class FastHash(SupervisedHasher):
         Length of a code.
     loss : {"hinge", "ksh", "bre", "exph"} or callable, default="hinge"
         Loss of a pair as a function of (distance, similar, n_bits); see `hashgrove.losses`.
-    hash_function : {"trees", "linear-svm", "kernel-svm", "directions"}, learner or classifier, default="trees"
-        Step 2: what learns each bit. To change its settings, pass an instance, such as ``BoostedTrees(max_depth=6)``,
-        ``LabelDirections(n_anchors=3000)`` or any scikit-learn classifier.
+    hash_function : {"auto", "trees", "posterior", "linear-svm", "kernel-svm"}, learner or classifier, default="auto"
+        Step 2: what learns each bit. ``"auto"`` tries posterior bits and trees on a sample of the rows and keeps what
+        retrieves best; see `hashgrove.choosing`. To change the settings of a hash function, pass an instance, such as
+        ``BoostedTrees(max_depth=6)`` or any scikit-learn classifier.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
         Step 1: what infers the values of each bit.
     n_similar, n_dissimilar : int or None, default=100
         Number of similar and dissimilar neighbours drawn per point; ``None`` means all.
     min_shared : int, default=2
         With tags: points that share at least this many tags are similar.
-    weighted : bool, default=True
-        Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code.
-    stagewise : bool, default=True
+    generic_bits : int or None, default=None
+        How many of the ``n_bits`` bits are generic: not learned from pairs, but codes of whatever varies in the rows,
+        so that items of one class, or of classes that were never seen, do not collapse. They are spread evenly over
+        the code. ``None`` means what suits the hash function: a quarter for posterior bits, an eighth for trees that
+        start from a linear score, otherwise none.
+    weighted : bool or None, default=None
+        Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code. ``None``
+        means what suits the hash function.
+    stagewise : bool or None, default=None
         Whether the next bit is fitted to the real output of the learned function (Algorithm 1). If not, it is fitted to
-        the inferred bit, as if all bits were inferred before the first function is learned.
+        the inferred bit, as if all bits were inferred before the first function is learned. ``None`` means what suits
+        the hash function.
     warm_start : bool, default=False
         Whether `fit` keeps the bits of the previous `fit` and learns only the additional ones, after ``n_bits`` was
-        increased. With an integer ``random_state`` and the same data the result equals a single fit of all bits.
+        increased. With an integer ``random_state`` and the same data the result equals a single fit of all bits with
+        the same hash function. (Generic bits are learned anew.)
     random_state : int, RandomState or None
         Seed. The same seed gives the same model with any number of threads.
     n_jobs : int or None
@@ -73,17 +92,27 @@ class FastHash(SupervisedHasher):
     encoder_ : Encoder
         The learned hash functions.
     history_ : list of BitRecord
-        One record per bit.
+        One record per learned bit.
+    hash_function_ : Learner
+        The hash function that was used: what ``"auto"`` chose, or the one given.
+    generic_bits_ : int
+        Number of generic bits.
+    choice_ : Choice or None
+        What ``"auto"`` tried, with the results, and why it chose what it chose.
+    inferred_codes_ : uint8 array of shape (n, ceil(n_bits / 8))
+        The codes that step 1 inferred for the training rows; see `codewords`.
+    codewords_ : Codewords
+        The inferred code of each class; see `codewords`.
+    validation_ : Validation
+        How good the codes are on held-out rows, if `fit` was given ``validation``.
     n_features_in_ : int
         Number of features seen in `fit`.
 
     Notes
     -----
-    If all inferred values of a bit are equal, its hash function is constant. Such a bit does not change any ranking. It
-    occurs when a larger distance would not lower the loss of any pair, for example with the hinge loss once all
-    dissimilar pairs differ in half of the bits. `fit` warns if more than half of the bits are constant.
-
-    Rows without a label, or without a pair, are not used for training.
+    A bit is constant if a larger distance would not lower the loss of any pair: with the hinge loss, if all dissimilar
+    pairs differ in half of the bits. `fit` warns if more than half of the bits are constant. Rows without a label, or
+    without a pair, are not used for training.
 
     Examples
     --------
@@ -98,12 +127,19 @@ class FastHash(SupervisedHasher):
     """
 
     history_: list[BitRecord]
+    hash_function_: Learner
+    generic_bits_: int
+    choice_: Choice | None
+    inferred_codes_: NDArray[np.uint8]
+    codewords_: Codewords
+    validation_: Validation
     constraints: ClassVar[dict[str, Constraint]] = {
         "n_similar": Integer(1, or_none=True),
         "n_dissimilar": Integer(1, or_none=True),
         "min_shared": Integer(1),
-        "weighted": Flag(),
-        "stagewise": Flag(),
+        "generic_bits": Integer(0, or_none=True),
+        "weighted": Flag(or_none=True),
+        "stagewise": Flag(or_none=True),
         "warm_start": Flag(),
     }
 
@@ -112,13 +148,14 @@ class FastHash(SupervisedHasher):
         n_bits: int = 64,
         *,
         loss: str | losses.Loss = "hinge",
-        hash_function: Any = "trees",
+        hash_function: Any = AUTO,
         inference: Any = "block-gc",
         n_similar: int | None = 100,
         n_dissimilar: int | None = 100,
         min_shared: int = 2,
-        weighted: bool = True,
-        stagewise: bool = True,
+        generic_bits: int | None = None,
+        weighted: bool | None = None,
+        stagewise: bool | None = None,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -132,6 +169,7 @@ class FastHash(SupervisedHasher):
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
         self.min_shared = min_shared
+        self.generic_bits = generic_bits
         self.weighted = weighted
         self.stagewise = stagewise
         self.warm_start = warm_start
@@ -149,6 +187,7 @@ class FastHash(SupervisedHasher):
         triplets: Any = None,
         unlabelled: Any = None,
         sample_weight: ArrayLike | None = None,
+        validation: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn the hash functions from the rows of ``X`` and what is known about their similarity.
@@ -168,12 +207,24 @@ class FastHash(SupervisedHasher):
         sample_weight : array of shape (n,), optional
             How much each row counts, in step 1 and in step 2 (if the hash function accepts weights). A row of weight 2
             counts like two equal rows.
+        validation : float or (X, y), optional
+            Rows to measure the codes on, with class labels or tags: a share of the rows, which are then not trained on,
+            or rows of their own. The result, ``validation_``, has the quality of the codes beside that of the vectors
+            themselves and of codes that are learned without labels. A warning says if the codes are worse.
         checkpoint : path, optional
             A file that is written after each bit. If it exists already, the fit goes on from it; it must belong to the
             same data and parameters (but for ``n_bits``). The result is the same as that of one uninterrupted fit.
         """
-        target = Target(y, affinity, triplets, unlabelled, sample_weight)
-        return self._fit(X, target, reset=self._earlier() is None, checkpoint=checkpoint)
+        if validation is None:
+            target = Target(y, affinity, triplets, unlabelled, sample_weight)
+            self._fit(X, target, reset=earlier_encoder(self) is None, checkpoint=checkpoint)
+            self.__dict__.pop("validation_", None)  # that of an earlier fit
+            return self
+        if y is None:
+            raise ValueError("The 'validation' parameter needs class labels or tags as y. Got pairs or triplets.")
+        from hashgrove.validation import validated_fit
+
+        return validated_fit(self, X, y, validation, unlabelled, sample_weight, checkpoint=checkpoint)
 
     def _learn(
         self,
@@ -182,134 +233,86 @@ class FastHash(SupervisedHasher):
         rng: np.random.Generator,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Encoder:
-        """Algorithm 1: for each bit, step 1 infers the values and step 2 learns a function that gives them."""
-        loss = losses.check_loss(self.loss, self.n_bits)
-        learner, solver = as_learner(self.hash_function), as_solver(self.inference)
-        file = None if checkpoint is None else Checkpoint(checkpoint, self._fingerprint(X, supervision))
-        learned = self._progress(X, rng, file)
-        rng = np.random.default_rng(learned.seed)
-        affinity = supervision.affinity(
-            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=learned.seed, n_jobs=self.n_jobs
-        )
-        data = learner.prepare(
-            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs
-        )
-        state = solver.prepare(affinity, substream(rng, 1))
-        importance = None if supervision.weights is None else supervision.weights / supervision.weights.max()
-        distances = PairDistances(affinity, n_bits=self.n_bits, weights=importance, n_jobs=self.n_jobs)
-        for bit in learned.bits:
-            distances.add_bit(bit)
+        """Choose the hash function if it is "auto", learn its bits by Algorithm 1, and add the generic bits."""
+        learner = self._choose(X, supervision, rng)
+        n_generic = count_generic_bits(self.generic_bits, self.n_bits, learner)
+        n_learned = self.n_bits - n_generic
+        file = checkpoint_of(self, checkpoint, X, supervision, learner)
+        learned = known_bits(self, X, rng, file, n_bits=n_learned)
+        two_step = TwoStep.of(self, learner, n_bits=n_learned)
 
-        with self._keeping(learned), report_progress(self.n_bits, done=len(learned), verbose=self.verbose) as show:
-            for r in range(len(learned), self.n_bits):
-                stream = substream(rng, 2, r)
-                started = time.perf_counter()
-                problem = BinaryQuadratic(affinity, distances.values, losses.coefficients(loss, r + 1), importance)
-                z = solver.solve(state, problem, stream)  # Step 1
-                weights = problem.weights() if self.weighted else supervision.weights
-                inferred = time.perf_counter()
-                encoder, bit = learner.learn(data, z, weights, stream)  # Step 2
-                ended = time.perf_counter()
-                distances.add_bit(bit if self.stagewise else z)  # the real output feeds the next bit
-                record = BitRecord(
-                    bit=r,
-                    objective=distances.mean(*losses.loss_tables(loss, r + 1)),
-                    training_error=float((bit != z).mean()),
-                    ones=float((bit > 0).mean()),
-                    seconds_inference=inferred - started,
-                    seconds_learning=ended - inferred,
-                )
-                learned.add(encoder, bit if self.stagewise else z, record)
-                if file is not None:
-                    records = [asdict(record) for record in learned.history]
-                    file.write(Progress(learned.join(), np.stack(learned.bits), records, learned.seed))
-                for callback in (show, *self.callbacks):
-                    callback(record)
+        def keep(record: BitRecord) -> None:
+            if file is not None:
+                write_checkpoint(file, learned)
+            for callback in (show, *self.callbacks):
+                callback(record)
 
-        self.history_ = learned.history
-        self._warn_of_constant_bits()
-        return learned.join()
+        # without the seed of the earlier bits they cannot be inferred again; what they really give stands in for them
+        repeat = file is None and isinstance(self.random_state, Integral)
+        with keeping(self, learned), report_progress(n_learned, done=len(learned), verbose=self.verbose) as show:
+            inferred = two_step.learn(X, supervision, learned, n_bits=n_learned, repeat=repeat, after_each=keep)
+        encoder = learned.join()
+        if n_generic:
+            stream = substream(np.random.default_rng(learned.seed), 3)
+            encoder = spread(encoder, learn_generic_bits(X, supervision, n_bits=n_generic, rng=stream))
+        self.history_, self.generic_bits_ = learned.history, n_generic
+        self.inferred_codes_ = inferred_codes(inferred, encoder, X, n_jobs=self.n_jobs)
+        self.codewords_ = Codewords.of(self.inferred_codes_, supervision)
+        warn_of_constant_bits(self.history_)
+        return encoder
 
-    def _progress(self, X: NDArray[Any], rng: np.random.Generator, file: Checkpoint | None) -> LearnedBits:
-        """The bits that are known before the first new one: those of the checkpoint, of a warm start, or none."""
-        found = None if file is None else file.read()
-        if found is not None:
-            if found.encoder.n_bits > self.n_bits:
-                raise ValueError(
-                    f"The 'n_bits' parameter must be at least {found.encoder.n_bits}, the bits in the checkpoint. "
-                    f"Got {self.n_bits} instead."
-                )
-            history = [BitRecord(**record) for record in found.records]
-            return LearnedBits(found.seed, found.encoder, list(found.bits), history)
-        earlier = self._earlier()
-        if earlier is None:
-            return LearnedBits(seed_of(rng))
-        bits = np.where(earlier.scores(X, n_jobs=self.n_jobs) > 0, 1, -1).astype(np.int8).T
-        return LearnedBits(seed_of(rng), earlier, list(bits), list(self.history_))
+    def _choose(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Learner:
+        """The hash function to use: the one given, what a warm start used, or what a trial on a sample chooses."""
+        if self.hash_function != AUTO:
+            self.hash_function_, self.choice_ = as_learner(self.hash_function), None
+        elif earlier_encoder(self) is None or not hasattr(self, "hash_function_"):
+            from hashgrove.choosing import choose
 
-    def _fingerprint(self, X: NDArray[Any], supervision: Supervision) -> str:
-        """Digest of everything that decides what a bit becomes, however many bits there will be."""
-        left_out = self.not_saved | {"n_bits"}
-        parameters = {name: plain(v) for name, v in self.get_params(deep=False).items() if name not in left_out}
-        return fingerprint(parameters, X, *supervision.arrays())
+            self.choice_ = choose(self, X, supervision, substream(rng, 4))
+            self.hash_function_ = self.choice_.hash_function
+        return self.hash_function_
 
-    @contextmanager
-    def _keeping(self, learned: LearnedBits) -> Iterator[None]:
-        """Keep the bits learned so far if Ctrl-C comes; `warm_start` goes on from them."""
-        try:
-            with interruptible():
-                yield
-        except KeyboardInterrupt:
-            if len(learned):
-                self.encoder_, self.history_ = learned.join(), learned.history
-            raise
+    def codewords(self, y: ArrayLike) -> NDArray[np.uint8]:
+        """The code that step 1 inferred for the class of each label in ``y``: packed codes, one row per label.
 
-    def _earlier(self) -> Encoder | None:
-        """The encoder that a warm start extends, or None."""
-        if not self.warm_start or not hasattr(self, "encoder_"):
-            return None
-        if self.n_bits < self.encoder_.n_bits:
-            raise ValueError(
-                f"The 'n_bits' parameter must be at least {self.encoder_.n_bits}, the bits learned so far, with "
-                f"warm_start=True. Got {self.n_bits} instead."
-            )
-        return self.encoder_
+        Use them for database items whose classes are known, and search with the codes of queries or with their margins
+        (`FlatIndex.search_weighted`). That is close to what a classifier does, so do not compare its figures with those
+        of unlabelled items. For tags and pairs, ``inferred_codes_`` has the inferred code of each training row.
+        """
+        check_is_fitted(self, "codewords_")
+        return self.codewords_.of_labels(y)
+
+    @classmethod
+    def paper(cls, n_bits: int = 64, *, loss: str | losses.Loss = "ksh", **changes: Any) -> Self:
+        """FastHash as in the paper and in its authors' code.
+
+        Discrete AdaBoost with 200 trees of depth 4 and 200 features per node, Block GraphCut from the authors' start,
+        weights of step 1 in step 2, and bits that are learned one after the other.
+        ``changes`` are other parameters of FastHash.
+
+        Examples
+        --------
+        >>> FastHash.paper(32, loss="hinge").inference
+        BlockGraphCut(start='ones')
+        """
+        settings: dict[str, Any] = {
+            "hash_function": BoostedTrees.paper(),
+            "inference": BlockGraphCut(start="ones"),
+            "generic_bits": 0,
+            "weighted": True,
+            "stagewise": True,
+        }
+        return cls(n_bits, loss=loss, **settings | changes)
 
     def _accepts_sparse(self) -> bool:
+        if self.hash_function == AUTO or self.generic_bits:
+            return False
         return bool(getattr(as_learner(self.hash_function), "accepts_sparse", False))
 
-    def _warn_of_constant_bits(self) -> None:
-        constant = sum(record.ones in (0, 1) for record in self.history_)
-        if 2 * constant > self.n_bits:
-            warnings.warn(
-                f"{constant} of {self.n_bits} bits are the same for all points. More bits do not lower the loss: "
-                "use fewer bits.",
-                stacklevel=5,
-            )
-
-
-def load_hasher(path: str | os.PathLike[str], **parameters: Any) -> FastHash:
-    """Read a saved FastHash model to go on learning: raise ``n_bits`` and call `fit` with the same data.
-
-    Parameters
-    ----------
-    path : path
-        A file that `FastHash.save` wrote; it is untrusted and is checked.
-    **parameters
-        Parameters to set, among them those that a file cannot hold: a loss of your own, a scikit-learn classifier.
-    """
-    learned, header = load(path), read_header(path)["header"]
-    if header.get("hasher") != FastHash.__name__ or not isinstance(header.get("parameters"), dict):
-        raise ModelFileError(f"{os.fspath(path)}: must be a model of FastHash. Got {header.get('hasher')!r} instead.")
-    known = {kind.__name__: kind for kind in (*HASH_FUNCTIONS.values(), *SOLVERS.values())}
-    names = header["parameters"].keys() & FastHash._get_param_names()
-    for name in names - parameters.keys():
-        value = header["parameters"][name]
-        try:
-            parameters[name] = rebuild(value, known) if isinstance(value, str) and "(" in value else value
-        except ValueError as error:
-            raise ModelFileError(f"{os.fspath(path)}: {error}. Give it: load_hasher(path, {name}=...).") from error
-    hasher = FastHash(**parameters | {"warm_start": True})
-    hasher.encoder_ = learned if isinstance(learned, Encoder) else learned.encoder
-    hasher.n_features_in_, hasher.history_ = hasher.encoder_.n_features, []
-    return hasher
+    def _notes(self) -> dict[str, Any]:
+        """What a model file says about the fit besides the parameters."""
+        if not hasattr(self, "hash_function_"):
+            return {}
+        choice = getattr(self, "choice_", None)
+        notes = {"hash_function": plain(self.hash_function_), "generic_bits": self.generic_bits_}
+        return notes if choice is None else notes | {"choice": choice.to_dict()}

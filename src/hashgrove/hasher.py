@@ -21,7 +21,7 @@ from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Integer, check_parameters
 from hashgrove.runtime.threads import interruptible
 from hashgrove.storage import models
-from hashgrove.supervision import MIN_SHARED, ClassLabels, Supervision, Tags, Target
+from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor
@@ -170,12 +170,15 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
         codes = self.transform(X)
         truth = Target(y).read(codes, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
-        assert isinstance(truth, ClassLabels | Tags)  # y is labels or tags
-        codes, truth = codes[truth.known], truth.subset(truth.known)
-        labels: Any = truth.tags if isinstance(truth, Tags) else truth.classes
-        settings: dict[str, Any] = {"min_shared": truth.min_shared} if isinstance(truth, Tags) else {}
+        codes, (labels, settings) = codes[truth.known], truth.subset(truth.known).truth()
         n_jobs = getattr(self, "n_jobs", None)
         return evaluate(codes, codes, labels, labels, exclude_self=True, knn=None, n_jobs=n_jobs, **settings).map
+
+    @property
+    def digest(self) -> str:
+        """The digest of the encoder that was learned; an index uses it to refuse codes of other models."""
+        check_is_fitted(self, "encoder_")
+        return self.encoder_.digest
 
     def save(self, path: str | os.PathLike[str], *, features: FeatureExtractor | None = None) -> None:
         """Write the encoder and the parameters to one file, atomically; `hashgrove.load` reads it.
@@ -189,7 +192,18 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """
         check_is_fitted(self, "encoder_")
         parameters = {name: v for name, v in self.get_params(deep=False).items() if name not in self.not_saved}
-        models.save(path, self.encoder_, hasher=type(self).__name__, parameters=parameters, features=features)
+        models.save(
+            path,
+            self.encoder_,
+            hasher=type(self).__name__,
+            parameters=parameters,
+            notes=self._notes(),
+            features=features,
+        )
+
+    def _notes(self) -> dict[str, Any]:
+        """What a model file says about the fit besides the parameters; JSON values."""
+        return {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.baselines.itq import quantising_rotation
 from hashgrove.encoders import Linear
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.canonical import linear_directions
+from hashgrove.numerics.rotation import quantising_rotation
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import Supervision
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Linear
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.principal import principal_directions
-from hashgrove.numerics.signs import signs
+from hashgrove.numerics.rotation import quantising_rotation
 from hashgrove.runtime.parameters import Constraint, Integer
 
-__all__ = ["ITQ", "quantising_rotation"]
+__all__ = ["ITQ"]
 
 
 class ITQ(Hasher):
@@ -71,27 +71,3 @@ class ITQ(Hasher):
         )
         weights = rotation.T @ directions
         return Linear(weights=weights, bias=-weights @ mean)
-
-
-def quantising_rotation(
-    projected: NDArray[np.float64], *, n_bits: int, n_iter: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A rotation R that brings the rows v close to their signs, and the mean of ||sign(v R) - v R||^2 per iteration.
-
-    If the data have fewer dimensions than bits, they are rotated within ``n_bits`` dimensions as if they were padded
-    with zeros: R has shape (n_dimensions, n_bits), and R R' is the identity.
-
-    >>> v = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
-    >>> R, errors = quantising_rotation(v, n_bits=2, n_iter=20, rng=np.random.default_rng(0))
-    >>> np.abs(v @ R).round(3)[0].tolist(), round(float(errors[-1]), 3)
-    ([0.707, 0.707], 0.172)
-    """
-    rotation = np.linalg.qr(rng.standard_normal((n_bits, n_bits)))[0][: projected.shape[1]]
-    errors = np.empty(n_iter)
-    rotated = projected @ rotation
-    for iteration in range(n_iter):
-        left, _, right = np.linalg.svd(projected.T @ signs(rotated), full_matrices=False)
-        rotation = left @ right
-        rotated = projected @ rotation
-        errors[iteration] = np.square(signs(rotated) - rotated).sum() / len(projected)
-    return rotation, errors

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
 from hashgrove.bench.specs import Spec
-from hashgrove.codes import unpack
+from hashgrove.codes import pack, unpack
 from hashgrove.datasets import Dataset
-from hashgrove.metrics import Report
+from hashgrove.functions import Codewords
+from hashgrove.metrics import Report, evaluate
 
 __all__ = ["MEASURES", "Measure", "Outcome", "measured", "peak_memory_gb"]
 
@@ -26,7 +27,8 @@ SVM_PENALTY = 0.01
 class Outcome:
     """What is there at the end of a run, for measures to look at.
 
-    ``by_margins`` is the report with the bits of a query weighted by how sure the hasher is of them.
+    ``margins`` say how sure the hasher is of each bit of each query; ``by_margins`` is the report with the bits of a
+    query weighted by them.
     """
 
     spec: Spec
@@ -35,6 +37,7 @@ class Outcome:
     hasher: Any
     codes: NDArray[np.uint8]
     queries: NDArray[np.uint8]
+    margins: NDArray[Any]
     report: Report
     by_margins: Report
     fit_seconds: float
@@ -72,6 +75,26 @@ def peak_memory_gb() -> float:
     return peak / (1e9 if sys.platform == "darwin" else 1e6)  # bytes on macOS, kilobytes elsewhere
 
 
+def _precision_at(report: Report, depth: int) -> float:
+    """Mean precision among the first items, at a depth of the curve."""
+    return float(report.precision_curve[np.searchsorted(report.precision_depths, min(depth, report.n_database))])
+
+
+def _labelled_map(outcome: Outcome) -> float | None:
+    """MAP in a database whose labels are known: items have the code word of their class, queries their margins.
+
+    None unless the classes of the database were trained on, by FastHash or by a linear classifier with a code book.
+    """
+    words = getattr(outcome.hasher, "codewords_", None)
+    book = getattr(getattr(outcome.hasher, "encoder_", None), "book", None)
+    y = outcome.data.y_database
+    if outcome.data.has_tags or outcome.spec.unseen is not None or (words is None and book is None):
+        return None
+    if words is None:
+        words = Codewords(tuple(np.unique(outcome.data.y_train).tolist()), pack(np.asarray(book) > 0))
+    return evaluate(words.of_labels(y), outcome.queries, outcome.data.y_query, y, weights=outcome.margins, knn=None).map
+
+
 def _svm_error(outcome: Outcome) -> float | None:
     """Error on the queries of one-vs-all linear SVMs that learn the classes of the database from bits of -1 and +1."""
     if not outcome.spec.classify:
@@ -94,9 +117,13 @@ def _seconds(title: str, of: Callable[[Outcome], float | None]) -> Measure:
 MEASURES: Mapping[str, Measure] = {
     "map": Measure("MAP", lambda o: o.report.map),
     "precision": Measure("precision@100", lambda o: o.report.precision_at_k),
+    "precision_at_10": Measure("precision@10", lambda o: _precision_at(o.report, 10)),
+    "macro_map": Measure("macro MAP", lambda o: o.report.macro_map),
+    "distinct": Measure("distinct codes", lambda o: float(o.report.n_distinct), digits=0),
     "pr_area": Measure("PR area", lambda o: o.report.pr_area),
     "map_by_margins": Measure("MAP by margins", lambda o: o.by_margins.map),
     "precision_by_margins": Measure("precision@100 by margins", lambda o: o.by_margins.precision_at_k),
+    "labelled_map": Measure("MAP, labelled database", _labelled_map),
     "knn_error": Measure("50-NN error", lambda o: o.report.knn_error, lower_is_better=True),
     "svm_error": Measure("SVM error", _svm_error, lower_is_better=True),
     "objective": Measure("objective", _over_bits(lambda bits: bits[-1].objective), lower_is_better=True),

@@ -67,7 +67,8 @@ def _draw_curves(runs: Sequence[tuple[Cell, dict[str, Any]]], path: Path) -> Non
             depths, precision = _thinned(np.log(curves["depths"]), curves["precision"])
             top.plot(np.exp(depths), precision, **style)
             recall.plot(*_thinned(curves["recall"], curves["recall_precision"]), **style)
-            times.plot([measures["fit_seconds"]], [measures["map"]], "o", color=style["color"])
+            if "fit_seconds" in measures:  # vectors need no training
+                times.plot([measures["fit_seconds"]], [measures["map"]], "o", color=style["color"])
         top.set(xscale="log", xlabel="K, items retrieved", ylabel="precision among the first K")
         recall.set(xlabel="recall", ylabel="precision", xlim=(0, 1), xticks=TICKS)
         times.set(xscale="log", xlabel="training (s)", ylabel="MAP")

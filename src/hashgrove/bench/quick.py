@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hashgrove.bench.methods import FASTHASH, PARTS, default_of, method_class
+from hashgrove.bench.methods import default_of, method_class, parts_of
 from hashgrove.bench.specs import Spec
 from hashgrove.datasets import DATASETS
+from hashgrove.fasthash import AUTO
 
 __all__ = ["quick_spec", "small_params"]
 
@@ -17,9 +17,9 @@ N_TRAIN_LIMITED, N_TRAIN_ALL, N_QUERY = 200, 400, 100  # rows of a cell with and
 BITS = {64: 16, 128: 16, 256: 24, 512: 24, 1024: 32}
 LARGEST = {
     "n_trees": 10, "n_anchors": 64, "anchors_per_bit": 10, "n_labelled": 200, "n_support": 64, "max_samples": 400,
-    "n_pairs": 1000, "n_iter": 5, "max_iter": 20, "n_rounds": 3,
+    "n_pairs": 1000, "generic_bits": 4, "n_iter": 5, "max_iter": 20, "n_rounds": 3,
 }  # fmt: skip
-NONE_MEANS_NONE = {"n_anchors"}  # for the other sizes, None means all
+NONE_MEANS_NONE = {"n_anchors", "generic_bits"}  # for the other sizes, None means all
 
 
 def quick_spec(spec: Spec) -> Spec:
@@ -37,23 +37,32 @@ def quick_spec(spec: Spec) -> Spec:
         n_train=N_TRAIN_ALL if spec.n_train is None else N_TRAIN_LIMITED,
         n_query=N_QUERY,
         pca=None if spec.pca is None else 20,
-        params=small_params(spec.method, spec.params),
+        params=small_params(spec.method, _without_trial(spec)),
     )
+
+
+def _without_trial(spec: Spec) -> dict[str, Any]:
+    """Return the parameters with posterior bits for "auto": a trial of all hash functions takes too long."""
+    params = dict(spec.params)
+    if "hash_function" in parts_of(spec.method):
+        chosen = params.get("hash_function", default_of(spec.method, "hash_function"))
+        params |= {"hash_function": "posterior"} if chosen == AUTO else {}
+    return params
 
 
 def small_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``params`` with every size cut down, including sizes that are large by default.
 
     >>> small_params("fasthash", {"loss": "ksh", "hash_function": {"kind": "trees", "max_depth": 6}})
-    {'loss': 'ksh', 'hash_function': {'kind': 'trees', 'max_depth': 6, 'n_trees': 10}}
+    {'loss': 'ksh', 'hash_function': {'kind': 'trees', 'max_depth': 6, 'n_anchors': 64, 'n_trees': 10}}
     """
     kind = method_class(method)
     if kind is None:
         return dict(params)
     small = {**params, **_cut_sizes(kind, params)}
-    for name, kinds in PARTS.items() if method == FASTHASH else ():
+    for name, kinds in parts_of(method).items():
         value = small.get(name, default_of(method, name))
-        if value is None:
+        if value == AUTO:
             continue
         part = {"kind": value} if isinstance(value, str) else dict(value)
         cut = _cut_sizes(kinds[part["kind"]], part)
@@ -65,8 +74,8 @@ def small_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def _cut_sizes(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of ``kind`` that exceed `LARGEST`, cut down to it."""
     cut = {}
-    for name, parameter in inspect.signature(kind).parameters.items():
-        value = given.get(name, parameter.default)
+    for name, default in kind().get_params(deep=False).items():
+        value = given.get(name, default)
         if name in LARGEST and (name not in NONE_MEANS_NONE if value is None else value > LARGEST[name]):
             cut[name] = LARGEST[name]
     return cut

@@ -49,18 +49,19 @@ class Spec:
     dataset : str
         Name in `hashgrove.datasets.DATASETS`.
     method : str
-        ``fasthash``, ``pq`` or a name in `hashgrove.baselines.BASELINES`.
+        ``fasthash``, ``fasthash-paper``, ``pq``, ``cosine`` or a name in `hashgrove.baselines.BASELINES`.
     bits : int
         Length of a code.
     options : dict
         Options of `hashgrove.datasets.load`.
     params : dict
-        Parameters of the method that differ from its defaults. A table with ``kind`` is a learner, a solver or
-        directions with settings.
+        Parameters of the method that differ from its defaults. A table with ``kind`` is a learner or a solver with
+        settings.
     n_train : int or None
         Number of training rows, which are drawn by the seed; None means all.
-    database : {"all", "seen", "held-out"}
-        The rows that are searched: all training rows, only those the method was trained on, or only the others.
+    database : {"all", "seen", "held-out", "queries"}
+        The rows that are searched: all training rows, only those the method was trained on, only the others, or for
+        each query the other queries.
     unseen : float or None
         Share of the classes that is left out of training. Database and queries are then of these classes only.
     pca : int or None

@@ -44,6 +44,8 @@ def split(dataset: Dataset, spec: Spec, *, seed: int) -> Dataset:
         database = train
     elif spec.database == "held-out":
         database = np.setdiff1d(available, train)
+    elif spec.database == "queries":
+        database = query
     return replace(dataset, train=train, query=query, database=database)
 
 

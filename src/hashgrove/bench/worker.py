@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 
 from hashgrove import __version__
 from hashgrove.bench.measures import Outcome, measured, peak_memory_gb
-from hashgrove.bench.methods import QUANTISER, build
+from hashgrove.bench.methods import QUANTISER, REAL_VALUED, build
 from hashgrove.bench.quick import small_params
 from hashgrove.bench.results import FORMAT, Store
 from hashgrove.bench.specs import Spec
@@ -72,10 +72,14 @@ def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> dict
         "n_query": len(data.query),
         "n_features": data.features.shape[1] if data.features is not None else 0,
     }
-    if spec.method == QUANTISER:
-        from hashgrove.bench.quantiser import measure_quantiser
+    if spec.method in REAL_VALUED:
+        from hashgrove.bench.real_valued import measure_quantiser, measure_vectors
 
-        found = measure_quantiser(data, n_bytes=spec.bits // 8, seed=seed)
+        exclude_self = spec.database == "queries"
+        if spec.method == QUANTISER:
+            found = measure_quantiser(data, n_bytes=spec.bits // 8, seed=seed, exclude_self=exclude_self)
+        else:
+            found = measure_vectors(data, exclude_self=exclude_self)
         found["measures"]["peak_memory_gb"] = peak_memory_gb()
     else:
         outcome = _run_hasher(spec, data, seed=seed, n_jobs=n_jobs)
@@ -98,7 +102,14 @@ def _run_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> 
     assert data.database is not None  # every data set has one
     codes, database_seconds = _encode(hasher, pca, data, data.database)
     queries, query_seconds = _encode(hasher, pca, data, data.query)
-    truth: dict[str, Any] = {"y_query": data.y_query, "y_database": data.y_database, "k": 100, "n_jobs": n_jobs}
+    truth: dict[str, Any] = {
+        "y_query": data.y_query,
+        "y_database": data.y_database,
+        "k": 100,
+        "exclude_self": spec.database == "queries",
+        "n_jobs": n_jobs,
+    }
+    margins = _margins(hasher, pca, data)
     return Outcome(
         spec=spec,
         data=data,
@@ -106,8 +117,9 @@ def _run_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> 
         hasher=hasher,
         codes=codes,
         queries=queries,
+        margins=margins,
         report=evaluate(FlatIndex(codes), queries, **truth),
-        by_margins=evaluate(FlatIndex(codes), queries, weights=_margins(hasher, pca, data), **truth),
+        by_margins=evaluate(FlatIndex(codes), queries, weights=margins, **truth),
         fit_seconds=fit_seconds,
         encode_seconds=database_seconds + query_seconds,
     )

@@ -30,13 +30,21 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     suffix = Path(output).suffix.lower()
     options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
     from hashgrove import load
-    from hashgrove.cli.images import write_names
+    from hashgrove.cli.images import names_file, write_names
     from hashgrove.cli.inputs import check_output, encode_file
+    from hashgrove.features import ImageEncoder
+    from hashgrove.metrics import describe_codes
     from hashgrove.storage.matrices import write_matrix
 
     check_output(output, inputs=(model, features))
-    codes, names = encode_file(load(model), features, model=model, n_jobs=n_jobs)
+    encoder = load(model)
+    if isinstance(encoder, ImageEncoder):
+        check_output(names_file(output), inputs=(model, features))
+    codes, names = encode_file(encoder, features, model=model, n_jobs=n_jobs)
     write_matrix(output, codes)
     if names is not None:
         write_names(output, names)
-    click.echo(f"Wrote {len(codes):,} codes of {codes.shape[1]} bytes to {output}", err=True)
+    distinct, warning = describe_codes(codes)
+    click.echo(f"Wrote {len(codes):,} codes of {codes.shape[1]} bytes to {output}; {distinct}", err=True)
+    if warning is not None:
+        click.echo(f"Warning: {warning}", err=True)

@@ -124,11 +124,12 @@ def _extract(
     from hashgrove.cli.inputs import check_output
     from hashgrove.runtime.progress import image_progress
 
-    for target in filter(None, (output, save)):
-        check_output(target, inputs=(images, *inputs))
+    check_output(output, inputs=(images, *inputs))
+    if save is not None:
+        check_output(save, inputs=(images, *inputs), outputs=(output,))
     given = read_image_input(images)
     if isinstance(given, list):
-        check_output(names_file(output), inputs=(images,))
+        check_output(names_file(output), inputs=(images, *inputs), outputs=(output, save))
     if isinstance(given, list) and fit and extractor.learns and on_error == "skip":
         given = usable_images(given)
     if fit:

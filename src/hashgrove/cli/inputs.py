@@ -29,6 +29,7 @@ __all__ = [
     "encode_file",
     "read_database",
     "read_extractor",
+    "read_packed",
     "read_rows_labels",
     "read_supervision",
 ]
@@ -36,18 +37,25 @@ __all__ = [
 CHUNK_BYTES = 2**26  # of features that are read and encoded at a time
 
 
-def check_output(path: str, *, inputs: Iterable[str | None]) -> None:
-    """Refuse, before any work is done, an output file that cannot be written or that is an input."""
+def check_output(path: str, *, inputs: Iterable[str | None], outputs: Iterable[str | None] = ()) -> None:
+    """Refuse, before any work is done, an output file that cannot be written, or that is an input or another output."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise FileError(f"{path}: cannot be written: there is no folder {folder}")
     check_replaceable(path)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise FileError(f"{path}: cannot be written: no permission to write in the folder {folder}")
-    for name in filter(None, inputs):
-        file = re.sub(r"(?i)(\.npz):[^/\\]+$", r"\1", name)
-        if os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file):
-            raise FileError(f"{path}: must not be the input file {name} itself. Give another output.")
+    for what, names in (("input", inputs), ("output", outputs)):
+        for name in filter(None, names):
+            if _is_same_file(path, re.sub(r"(?i)(\.npz):[^/\\]+$", r"\1", name)):
+                raise FileError(f"{path}: must not be the {what} file {name} itself. Give another output.")
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    """Whether two names mean one file, which need not exist yet."""
+    if os.path.exists(path) and os.path.exists(other):
+        return os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def check_min_shared(settings: Mapping[str, Any], labels: NDArray[Any] | None) -> None:
@@ -126,9 +134,9 @@ def read_database(
     codes: str, queries: str, model: str | None, *, n_jobs: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Codes of the database and codes of the queries; with a model, ``queries`` holds features to encode."""
-    database = _read_packed(codes, advice="encode them first")
+    database = read_packed(codes, advice="encode them first")
     if model is None:
-        found = _read_packed(queries, advice="give --model")
+        found = read_packed(queries, advice="give --model")
         if found.shape[1] != database.shape[1]:
             raise FileError(
                 f"{queries}: codes must have {database.shape[1]} bytes per row, as {codes} has. "
@@ -145,7 +153,7 @@ def read_database(
     return database, encode_file(encoder, queries, model=model, n_jobs=n_jobs)[0]
 
 
-def _read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
+def read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
     """Packed codes; any type but uint8 is refused, even whole numbers, because such a matrix holds features."""
     if not path.lower().endswith(".csv"):
         matrix = read_matrix(path)

@@ -67,18 +67,26 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, n_lef
     )
 
 
-def format_training(hasher: FastHash, path: str, seconds: float) -> str:
-    """Summary of a training whose model was saved at ``path``."""
+def format_training(hasher: FastHash, path: str, seconds: float, distinct: str) -> str:
+    """Summary of a training whose model was saved at ``path``; ``distinct`` says how many codes there are."""
     errors = [record.training_error for record in hasher.history_]
     rows = [
         ("model", f"{path} ({file_size(os.path.getsize(path))})"),
         ("bits", hasher.encoder_.n_bits),
         ("features", hasher.encoder_.n_features),
+        ("hash function", repr(hasher.hash_function_)),
+        ("generic bits", hasher.generic_bits_),
         ("seconds", f"{seconds:.1f}"),
         ("final loss", f"{hasher.history_[-1].objective:.4g}"),
         ("mean training error", f"{sum(errors) / len(errors):.4f}"),
+        ("codes of these rows", distinct),
     ]
-    return format_pairs(rows)
+    text = format_pairs(rows)
+    if hasher.choice_ is not None:
+        text += f"\n\n{hasher.choice_}"
+    if hasattr(hasher, "validation_"):
+        text += f"\n\n{hasher.validation_}"
+    return text
 
 
 def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]) -> None:
@@ -118,7 +126,8 @@ def write_report(report: Report, *, style: str | None) -> None:
     if style == "json":
         print(json.dumps(values, indent=2))
     elif style == "csv":
-        single = {name: value for name, value in values.items() if not isinstance(value, list)}
+        per_class = ("classes", "class_map")  # lists, or None for tags
+        single = {k: value for k, value in values.items() if not isinstance(value, list) and k not in per_class}
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(single)
         writer.writerow(single.values())

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from hashgrove.runtime.threads import interruptible
+from hashgrove.runtime.threads import has_abandoned_calls, interruptible
 
 __all__ = ["Program", "join_lines"]
 
@@ -95,12 +95,22 @@ class Program(click.Group):
         _open_closed_streams()
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            warnings.filterwarnings("ignore", module=r"PIL\.")  # thousands of lines for one damaged image
             try:
                 status = super().main(*args, **{**settings, "standalone_mode": False})
             except click.ClickException as error:
                 click.echo(f"Error: {join_lines(error.format_message())}{_hint(error)}", err=True)
                 status = error.exit_code
-        sys.exit(status if isinstance(status, int) else 0)
+        _exit(status if isinstance(status, int) else 0)
+
+
+def _exit(status: int) -> NoReturn:
+    """End the process, at once if a network that took too long is still at work and would disturb Python's own end."""
+    if has_abandoned_calls():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _open_closed_streams() -> None:

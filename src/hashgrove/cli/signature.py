@@ -87,7 +87,7 @@ class SignatureOption(click.Option):
         self.parameters = parameters
         first = next(iter(parameters.values()))
         is_flag = first.kind is bool
-        names = f"{flag}/--no-{flag.lstrip('-')}" if is_flag and first.default is True else flag
+        names = f"{flag}/--no-{flag.lstrip('-')}" if is_flag and first.default is not False else flag
         super().__init__(
             [names, "from_signature_" + flag.strip("-").replace("-", "_")],
             **({"is_flag": True} if is_flag else {"type": _common_kind(flag, parameters)}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-DIRECTIONS = ("linear", "kernel")
+AUTO = "auto"
 SUPERVISION = ("labels", "label_column", "pairs", "triplets")  # of these the caller gives exactly one
 
 
@@ -28,7 +29,11 @@ def _derive() -> list[SignatureOption]:
     from hashgrove.inference import SOLVERS
     from hashgrove.losses import LOSSES
 
-    registries: dict[str, Iterable[str]] = {"loss": LOSSES, "hash_function": HASH_FUNCTIONS, "inference": SOLVERS}
+    registries: dict[str, Iterable[str]] = {
+        "loss": LOSSES,
+        "hash_function": [AUTO, *HASH_FUNCTIONS],
+        "inference": SOLVERS,
+    }
     shared = signature_options({"": FastHash}, choices=registries)
     flags = {flag for option in shared for flag in option.opts}
     return [*shared, *(option for option in signature_options(HASH_FUNCTIONS) if not flags & set(option.opts))]
@@ -47,9 +52,10 @@ def _derive() -> list[SignatureOption]:
     "--features", "extractor", metavar="EXTRACTOR", help="Extractor that made FEATURES; the model then takes images."
 )
 @click.option(
-    "--directions",
-    type=click.Choice(DIRECTIONS),
-    help="Also show the hash function directions that correlate with the labels.",
+    "--validate",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Hold out this share of the rows, and say how good their codes are.",
 )
 @click.option(
     "--checkpoint", metavar="FILE", help="File that is written after each bit; a run that was stopped goes on from it."
@@ -61,7 +67,7 @@ def train(
     labels: str | None,
     output: str,
     extractor: str | None,
-    directions: str | None,
+    validate: float | None,
     checkpoint: str | None,
     n_jobs: int | None,
     quiet: bool,
@@ -71,35 +77,43 @@ def train(
     """Learn a model from FEATURES and LABELS.
 
     FEATURES is a matrix with one row per item. LABELS has one class per row, or is a tag matrix whose entries are not
-    zero where the row has the tag. Instead of LABELS you may give --label-column, --pairs or --triplets.
+    zero where the row has the tag. Instead of LABELS you may give --label-column, --pairs or --triplets. Options of one
+    hash function, such as --depth, choose it; without them several are tried on a sample, and the best one is used.
 
     \b
     Example:
-      hashgrove train X.npy y.npy -o model.hashgrove --bits 64 --loss hinge --depth 4 --seed 0
+      hashgrove train X.npy y.npy -o model.hashgrove --bits 64 --validate 0.2 --seed 0
     """
     files["labels"] = labels
-    _check_call(files)
-    hasher = _hasher(settings, directions, n_jobs=n_jobs, verbose=0 if quiet else 1)
+    _check_call(files, validate)
+    hasher = _hasher(settings, n_jobs=n_jobs, verbose=0 if quiet else 1)
     from hashgrove.cli.inputs import check_min_shared, check_output, read_extractor, read_supervision
     from hashgrove.cli.output import format_training
 
     inputs = [features, extractor, *(files[name] for name in ("labels", "pairs", "triplets", "sample_weight"))]
     check_output(output, inputs=inputs)
+    if checkpoint is not None:
+        check_output(checkpoint, inputs=inputs, outputs=[output])
     X, supervision = read_supervision(features, **files)
     made_by = read_extractor(extractor, n_features=X.shape[1], of=features)
     check_min_shared(settings.of(""), supervision.get("y"))
     started = time.perf_counter()
     try:
-        hasher.fit(X, **supervision, checkpoint=checkpoint)
+        hasher.fit(X, **supervision, validation=validate, checkpoint=checkpoint)
     except KeyboardInterrupt:
         _say_how_to_go_on(hasher, checkpoint)
         raise
     seconds = time.perf_counter() - started
     hasher.save(output, features=made_by)
     if checkpoint is not None:
-        Path(checkpoint).unlink(missing_ok=True)  # the model holds all of it
+        Path(os.path.realpath(checkpoint)).unlink(missing_ok=True)  # the model holds all of it
     if not quiet:
-        click.echo(format_training(hasher, output, seconds))
+        from hashgrove.metrics import describe_codes
+
+        distinct, warning = describe_codes(hasher.transform(X))
+        click.echo(format_training(hasher, output, seconds, distinct))
+        if warning is not None:
+            click.echo(f"Warning: {warning}", err=True)
 
 
 def _say_how_to_go_on(hasher: FastHash, checkpoint: str | None) -> None:
@@ -111,26 +125,32 @@ def _say_how_to_go_on(hasher: FastHash, checkpoint: str | None) -> None:
         click.echo(message, err=True)
 
 
-def _check_call(files: dict[str, str | None]) -> None:
+def _check_call(files: dict[str, str | None], validate: float | None) -> None:
     n_given = sum(files[name] is not None for name in SUPERVISION)
     options.refuse(n_given != 1, "Give one of LABELS, --label-column, --pairs and --triplets.")
     labelled = files["labels"] is not None or files["label_column"] is not None
     options.refuse(
         files["unlabelled"] is not None and not labelled, "--unlabelled is for LABELS and --label-column only."
     )
+    options.refuse(validate is not None and not labelled, "--validate is for LABELS and --label-column only.")
 
 
-def _hasher(settings: Settings, directions: str | None, **more: Any) -> FastHash:
+def _meant(settings: Settings, names: Iterable[str]) -> str:
+    """The first hash function that has all the options given; "auto" if there are no options of hash functions."""
+    if not settings.flags_not_of(""):
+        return AUTO
+    return next((name for name in names if not settings.flags_not_of("", name)), AUTO)
+
+
+def _hasher(settings: Settings, **more: Any) -> FastHash:
     """The hasher that the options describe; options of a hash function that was not chosen are refused."""
-    from hashgrove import FastHash, LabelDirections
+    from hashgrove import FastHash
     from hashgrove.functions import HASH_FUNCTIONS
 
     chosen = settings.of("")
-    name = chosen.get("hash_function", FastHash().hash_function)
+    name = chosen.get("hash_function", _meant(settings, HASH_FUNCTIONS))
     foreign = settings.flags_not_of("", name)
     options.refuse(bool(foreign), f"{' and '.join(foreign)}: no such option for --hash-function {name}.")
     given = settings.of(name)
     learner: Any = HASH_FUNCTIONS[name](**given) if given else name
-    if directions is not None:
-        learner = LabelDirections(learner, n_anchors=None) if directions == "linear" else LabelDirections(learner)
     return FastHash(**chosen | {"hash_function": learner}, **more)

@@ -1,6 +1,6 @@
 """What a hasher learned: frozen arrays that turn feature rows into scores and packed codes.
 
-Encoders import nothing of the learning side. Each class is a frozen dataclass of arrays (`Augmented` consists of two
+Encoders import nothing of the learning side. Each class is a frozen dataclass of arrays (composites consist of
 other encoders); `hashgrove.encoders.base` describes how to write one. ``ENCODERS`` is the only registry: a model file
 can hold the encoders that it names, and no others.
 """
@@ -9,12 +9,18 @@ from hashgrove.encoders.anchor_graph import AnchorGraph
 from hashgrove.encoders.augmented import Augmented
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
+from hashgrove.encoders.composite import Composite, Mixed, Sum
 from hashgrove.encoders.kernel import Kernel
+from hashgrove.encoders.leaf_trees import LeafTrees
 from hashgrove.encoders.linear import Linear
+from hashgrove.encoders.oblivious_trees import ObliviousTrees
+from hashgrove.encoders.posterior import Posterior
 from hashgrove.encoders.sinusoid import Sinusoid
 from hashgrove.encoders.spheres import Spheres
 from hashgrove.encoders.tabulated import Tabulated
 from hashgrove.encoders.trees import Trees
+from hashgrove.encoders.unit_kernel import UnitKernel
+from hashgrove.encoders.unit_linear import UnitLinear
 
 __all__ = [
     "ENCODERS",
@@ -22,13 +28,21 @@ __all__ = [
     "AnchorGraph",
     "Augmented",
     "ClassScores",
+    "Composite",
     "Encoder",
     "Kernel",
+    "LeafTrees",
     "Linear",
+    "Mixed",
+    "ObliviousTrees",
+    "Posterior",
     "Sinusoid",
     "Spheres",
+    "Sum",
     "Tabulated",
     "Trees",
+    "UnitKernel",
+    "UnitLinear",
     "encoder_name",
 ]
 
@@ -37,12 +51,19 @@ ENCODERS: dict[str, type[Encoder]] = {
     "linear": Linear,
     "kernel": Kernel,
     "trees": Trees,
+    "leaf-trees": LeafTrees,
+    "oblivious-trees": ObliviousTrees,
     "class-scores": ClassScores,
     "sinusoid": Sinusoid,
     "tabulated": Tabulated,
     "spheres": Spheres,
     "anchors": AnchorGraph,
     "directed": Augmented,
+    "posterior": Posterior,
+    "unit-linear": UnitLinear,
+    "unit-kernel": UnitKernel,
+    "sum": Sum,
+    "mixed": Mixed,
 }
 
 

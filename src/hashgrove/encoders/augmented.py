@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
+from hashgrove.encoders.composite import Composite
 
 __all__ = ["Augmented", "augmented_rows"]
 
-MAX_DEPTH = 8  # of Augmented encoders inside Augmented encoders; a file could otherwise ask for endless recursion
-
 
 @dataclass(frozen=True, eq=False)
-class Augmented(Encoder):
+class Augmented(Composite):
     """The bits of rows (x, directions of x), or of the directions alone.
 
     The columns that ``bits`` takes say which: as many as there are directions, or those and the features.
@@ -69,56 +68,34 @@ class Augmented(Encoder):
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
         """One encoder that gives the bits of all ``encoders``, which must have the same directions."""
-        first = encoders[0]
+        first = encoders[0].directions
         for encoder in encoders:
-            mine, theirs = first.directions.arrays(), encoder.directions.arrays()
-            if mine.keys() != theirs.keys() or not all(np.array_equal(mine[name], theirs[name]) for name in mine):
-                raise ValueError("Augmented encoders must have the same directions to be concatenated.")
+            encoder.check_directions(first)
         bits = [encoder.bits for encoder in encoders]
-        return cls(directions=first.directions, bits=type(bits[0]).concatenate(bits))
+        return cls(directions=first, bits=type(bits[0]).concatenate(bits))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of both parts, named "part.encoder.array", for example "bits.trees.weights"."""
-        from hashgrove.encoders import encoder_name  # the registry imports this module
+    def check_directions(self, others: Encoder) -> None:
+        """Raise ValueError unless the directions are equal to ``others``, so that the bits can be joined."""
+        if self.directions is others:
+            return
+        mine, theirs = self.directions.arrays(), others.arrays()
+        if mine.keys() != theirs.keys() or not all(np.array_equal(mine[name], theirs[name]) for name in mine):
+            raise ValueError("Augmented encoders must have the same directions to be concatenated.")
 
-        arrays = {
-            f"{part}.{encoder_name(encoder)}.{name}": array
-            for part, encoder in (("directions", self.directions), ("bits", self.bits))
-            for name, array in encoder.arrays().items()
-        }
-        _check_depth(arrays)
-        return arrays
+    @property
+    def named_parts(self) -> dict[str, Encoder]:
+        """Both parts."""
+        return {"directions": self.directions, "bits": self.bits}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Build an encoder from what `arrays` returned; all of it is checked, since a file is untrusted."""
-        from hashgrove.encoders import ENCODERS  # the registry imports this module
+    def from_parts(cls, parts: Mapping[str, Encoder], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Build the encoder from its two parts."""
+        if arrays or parts.keys() != {"directions", "bits"}:
+            got = sorted([*parts, *arrays])
+            raise ValueError(f"Augmented must have arrays of the parts 'bits' and 'directions' only. Got {got}.")
+        return cls(**parts)
 
-        _check_depth(arrays)
-        found: dict[str, dict[str, dict[str, NDArray[Any]]]] = {"directions": {}, "bits": {}}
-        for name, array in arrays.items():
-            part, _, rest = name.partition(".")
-            kind, _, field = rest.partition(".")
-            if part not in found:
-                raise ValueError(f"Augmented has no array {name!r}, only arrays of {sorted(found)}.")
-            found[part].setdefault(kind, {})[field] = array
-        parts = {}
-        for part, kinds in found.items():
-            if len(kinds) != 1 or not kinds.keys() <= ENCODERS.keys():
-                raise ValueError(
-                    f"Augmented must have arrays of {part!r} for exactly one of the encoders {sorted(ENCODERS)}. "
-                    f"Got {sorted(kinds)}."
-                )
-            ((kind, fields),) = kinds.items()
-            parts[part] = ENCODERS[kind].from_arrays(fields)
-        encoder = cls(**parts)
-        encoder.check()
-        return encoder
-
-    def check(self) -> None:
-        """Raise ValueError unless both parts are as declared and fit together."""
-        self.directions.check()
-        self.bits.check()
+    def _check_parts(self) -> None:
         n_directions, n_features = self.directions.n_bits, self.directions.n_features
         if self.bits.n_features not in (n_directions, n_features + n_directions):
             raise ValueError(
@@ -137,9 +114,3 @@ def augmented_rows(X: NDArray[Any], directions: NDArray[Any], *, keep_features: 
     limit = np.finfo(dtype).max  # a direction that overflows must not become an infinity or NaN that is not in X
     columns = np.nan_to_num(np.clip(directions, -limit, limit), copy=False).astype(dtype, copy=False)
     return np.hstack([X.astype(dtype, copy=False), columns]) if keep_features else columns
-
-
-def _check_depth(names: Iterable[str]) -> None:
-    depth = max((name.count(".") // 2 for name in names), default=0)
-    if depth > MAX_DEPTH:
-        raise ValueError(f"the arrays of at most {MAX_DEPTH} nested Augmented encoders can be in a file. Got {depth}.")

@@ -24,6 +24,7 @@ To register a new encoder, add one line to ``ENCODERS`` in ``hashgrove/encoders/
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -36,6 +37,7 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import pack
+from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["FEATURE_DTYPES", "ArrayDeclaration", "Encoder", "declared_arrays"]
@@ -150,7 +152,10 @@ class Encoder(ABC):
 
         values_per_row = max(checked.nnz // n, 1) if sparse else self.n_features
         n_rows = min(max(CHUNK_VALUES // values_per_row // 64, 1) * 64, MAX_CHUNK_ROWS)
-        return run_tasks(of_chunk, chunks(n, n_rows), n_jobs=n_jobs)
+        if n <= n_rows:
+            return [of_chunk(0, n)]
+        with single_threaded_blas():  # chunks go to threads, so matrix products must not start threads of their own
+            return run_tasks(of_chunk, chunks(n, n_rows), n_jobs=n_jobs)
 
     def _check_rows(self, X: ArrayLike) -> Any:
         """``X`` as a matrix of a type and width that the encoder takes: dense, or CSR if it was sparse."""
@@ -190,6 +195,16 @@ class Encoder(ABC):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of this encoder, by the names that they have in a model file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the type and the arrays, in hexadecimal digits: what tells codes of different models apart."""
+        total = hashlib.sha256(type(self).__name__.encode())
+        for name, array in sorted(self.arrays().items()):
+            values = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))
+            total.update(f"{name} {array.dtype.name} {array.shape}".encode())
+            total.update(values.tobytes())
+        return total.hexdigest()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:

@@ -18,7 +18,7 @@ from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import constant, pointer, prefetch
 from hashgrove.runtime.threads import chunks, run_tasks
 
-__all__ = ["N_BINS", "TILE", "bin_features", "bin_tile", "fit_bins", "tile_width"]
+__all__ = ["N_BINS", "TILE", "bin_features", "bin_tiles", "fit_bins"]
 
 N_BINS = 256  # so a bin is a uint8
 ROWS_PER_CHUNK = 1024
@@ -59,19 +59,38 @@ def bin_features(
 def _bin(rows, low, scale, out):
     """Write the bin of each value of ``rows`` (n, d) to ``out`` (d, n)."""
     n, d = rows.shape
-    scratch = np.empty((TILE, tile_width(d)), np.uint8)
-    tile = np.empty(TILE * tile_width(d), np.uint8)
+    scratch = np.empty((TILE, _tile_width(d)), np.uint8)
+    tile = np.empty(TILE * _tile_width(d), np.uint8)
     values = rows.reshape(-1)
     for start in range(0, n, TILE):
         size = min(TILE, n - start)
-        bin_tile(values, start, size, low, scale, scratch, tile)
+        _bin_tile(values, start, size, low, scale, scratch, tile)
         for j in range(d):
             for i in range(np.uint64(size)):
                 out[j, start + np.int64(i)] = tile[np.uint64(j * TILE) + i]
 
 
 @kernel
-def tile_width(n_features):
+def bin_tiles(rows, low, scale):
+    """(tiles, whether all values are finite): the bins of ``rows`` (n, d), flat, in tiles of 64 rows.
+
+    Within a tile they lie feature by feature. The last tile is filled up with bins that mean nothing.
+    """
+    n, d = rows.shape
+    width = _tile_width(d)
+    values, finite = rows.reshape(-1), True
+    scratch = np.zeros((TILE, width), np.uint8)
+    n_tiles = (n + TILE - 1) // TILE
+    room = np.empty((n_tiles * width + 1) * TILE, np.uint8)
+    aligned = -room.ctypes.data % TILE  # a load of 64 bytes takes twice as long if it crosses a cache line
+    tiles = room[aligned : aligned + n_tiles * width * TILE].reshape(n_tiles, width * TILE)
+    for t in range(n_tiles):
+        finite &= _bin_tile(values, t * TILE, min(TILE, n - t * TILE), low, scale, scratch, tiles[t])
+    return tiles.reshape(-1), finite
+
+
+@kernel
+def _tile_width(n_features):
     """Number of features in a tile: ``n_features``, rounded up to whole words of 8 bytes."""
     return (n_features + 7) // 8 * 8
 
@@ -119,11 +138,11 @@ def _not_finite(builder: Any, vector: Any, number: Any) -> Any:
 
 
 @kernel
-def bin_tile(values, first, n, low, scale, scratch, tile):
-    """Write the bins of ``n`` rows, at most 64, feature by feature to ``tile``, uint8, flat (tile_width(d) x 64).
+def _bin_tile(values, first, n, low, scale, scratch, tile):
+    """Write the bins of ``n`` rows, at most 64, feature by feature to ``tile``, uint8, flat (_tile_width(d) x 64).
 
     ``values`` holds all rows, flat, as float32, float64 or uint8; ``first`` is the number of the first row to read.
-    ``scratch`` is uint8 (64, tile_width(d)). Returns whether all values are finite; if not, the bins mean nothing.
+    ``scratch`` is uint8 (64, _tile_width(d)). Returns whether all values are finite; if not, the bins mean nothing.
     Runs at the speed of memory: vectors along each row, then a transposition of 8 x 8 bytes at a time.
     """
     d, width = np.uint64(len(low)), np.uint64(scratch.shape[1])

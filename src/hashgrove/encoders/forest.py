@@ -14,11 +14,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from hashgrove.encoders.binning import TILE, bin_tile, tile_width
+from hashgrove.encoders.binning import TILE
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer, splat
 
-__all__ = ["compile_trees", "vote_bins", "vote_rows"]
+__all__ = ["compile_trees", "sum_votes"]
 
 SHALLOW, DEEP = 4, 6  # depths with code without branches; a tree is filled up to one of them
 NEVER = np.uint32(0xFFFFFFFF)  # a threshold that no bin is above
@@ -179,37 +179,18 @@ def _vote(bins, unit, first, size, forest, b, votes):
 
 
 @kernel
-def vote_rows(rows, low, scale, forest, out):
-    """Write the votes for +1 of each bit and row to ``out``, int16 (n_bits, n), for ``rows`` (n, d) of features.
+def sum_votes(bins, unit, step, first, last, forest, out):
+    """Write the votes for +1 of each bit and row to ``out``, int16 (n_bits, n), for the rows [first, last).
 
-    ``forest`` is (bit_ptr, records by `compile_trees` with unit 64, weights, tree_ptr, feature, threshold, child,
-    value). All rows are binned first, so that the trees of one bit are read once for all of them: ``rows`` should be
-    a chunk whose bins, n x d bytes, fit into the cache. Returns whether all values were finite.
+    ``forest`` is (bit_ptr, records by `compile_trees`, weights, tree_ptr, feature, threshold, child, value). The bin of
+    feature j in row i is ``bins[j * unit + i // 64 * step + i % 64]``; ``first`` is a multiple of 64. If the unit is
+    64, the last tile is filled up. The trees of a bit are read once for all rows: their bins should fit into the cache.
     """
-    n, d = rows.shape
-    width = tile_width(d)
-    values, finite = rows.reshape(-1), True
-    scratch = np.zeros((TILE, width), np.uint8)
-    tiles = np.empty(((n + TILE - 1) // TILE, TILE * width), np.uint8)
-    votes = np.empty(TILE, np.int16)
-    for t in range(len(tiles)):
-        finite &= bin_tile(values, t * TILE, min(TILE, n - t * TILE), low, scale, scratch, tiles[t])
-    flat = tiles.reshape(-1)
-    for b in range(out.shape[0]):
-        for t in range(len(tiles)):
-            _vote(flat, np.uint64(TILE), np.uint64(t * TILE * width), TILE, forest, b, votes)
-            for i in range(min(TILE, n - t * TILE)):
-                out[b, t * TILE + i] = votes[i]
-    return finite
-
-
-@kernel
-def vote_bins(bins, n, first, last, forest, out):
-    """The same as `vote_rows`, for the rows [first, last) of ``bins``, flat (d x n), with records of unit n."""
     votes = np.empty(TILE, np.int16)
     for b in range(out.shape[0]):
-        for start in range(first, last, TILE):
-            size = min(TILE, last - start)
-            _vote(bins, np.uint64(n), np.uint64(start), size, forest, b, votes)
+        for row in range(first, last, TILE):
+            size = min(TILE, last - row)
+            full = TILE if unit == TILE else size
+            _vote(bins, np.uint64(unit), np.uint64(row // TILE * step), full, forest, b, votes)
             for i in range(size):
-                out[b, start + i] = votes[i]
+                out[b, row + i] = votes[i]

@@ -50,6 +50,11 @@ class ImageEncoder:
         """Number of bits in a code."""
         return self.encoder.n_bits
 
+    @property
+    def digest(self) -> str:
+        """The digest of the encoder."""
+        return self.encoder.digest
+
     def encode(self, images: Images, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """Packed codes of images (an array or paths): uint8 of shape (n, ceil(n_bits / 8))."""
         return self._map(self.encoder.encode, images, n_jobs)

@@ -1,7 +1,6 @@
 """Images from untrusted files: whatever Pillow can open becomes 8-bit RGB, and anything else an error of one line.
 
-The size that a file declares is compared with a limit before any pixel is decoded. Formats that need another program,
-such as PostScript, are not opened at all. Pillow comes with the extra ``images``.
+`hashgrove.features.decoding` decodes one file. Pillow comes with the extra ``images``.
 """
 
 from __future__ import annotations
@@ -10,24 +9,21 @@ import os
 import stat
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.features.decoding import decode
+from hashgrove.features.image_limits import ImageLimitError
 from hashgrove.runtime.parameters import Integer, OneOf, Several
 from hashgrove.runtime.threads import run_tasks
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 __all__ = ["MAX_PIXELS", "RESAMPLING", "ImageFileError", "list_images", "read_image", "read_images", "resize_images"]
 
 MAX_PIXELS = 2**26  # 67 million: more than any camera has, and less than where Pillow starts to warn
 RESAMPLING = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
 ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".tif", ".tiff", ".webp", ".pbm", ".pgm", ".ppm",
     ".pnm", ".jp2", ".j2k", ".jpx", ".avif",
@@ -79,7 +75,8 @@ def read_image(
     resampling : {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"}
         Filter of the scaling, as in Pillow: when an image shrinks, all of its pixels count.
     max_pixels : int
-        A file that declares more pixels is refused before it is decoded.
+        A file that declares more pixels is refused before it is decoded. So is a file that declares more than 2 million
+        pixels and 8,256 for each of its bytes.
 
     Returns
     -------
@@ -99,24 +96,25 @@ def read_image(
     ((4, 6, 3), [[255, 0, 0], [255, 0, 0]])
     """
     shape, name = image_size_pair(size, parameter="size"), os.fspath(path)
-    Image = _pillow()
     filter_ = _filter(resampling)
+    from PIL import ImageOps
+
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
             raise ImageFileError(f"{name}: must be an image file. Got a folder or a device.")
-        with Image.open(name, formats=_formats()) as image:
-            if image.width * image.height > max_pixels:
-                raise ImageFileError(
-                    f"{name}: must have at most {max_pixels} pixels. Got {image.width} x {image.height}."
-                )
-            return _pixels(image, shape, filter_)
+        image = decode(name, max_pixels=max_pixels)
+        if shape is not None and (image.height, image.width) != shape:
+            image = ImageOps.fit(image, shape[::-1], method=filter_)
+        return np.asarray(image)
     except ImageFileError:
         raise
+    except ImageLimitError as error:
+        raise ImageFileError(f"{name}: {error}") from error
     except FileNotFoundError as error:
         raise _MissingImageError(f"{name}: no such file") from error
     except Exception as error:  # Pillow's decoders raise nearly any type on damaged or hostile files
-        reason = getattr(error, "strerror", None) or one_line(error).removeprefix("cannot identify image file")
-        described = reason if reason and name not in reason else "its format is not supported"
+        reason = getattr(error, "strerror", None) or one_line(error)
+        described = "its format is not supported" if reason.startswith("cannot identify image file") else reason
         raise ImageFileError(f"{name}: not an image, or one that is cut short or damaged: {described}") from error
 
 
@@ -128,47 +126,9 @@ def _pillow() -> Any:
     return Image
 
 
-@lru_cache(maxsize=1)
-def _formats() -> tuple[str, ...]:
-    """The members of FORMATS that this build of Pillow has."""
-    Image = _pillow()
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
 def _filter(resampling: str) -> Any:
     OneOf(RESAMPLING).check("resampling", resampling)
     return getattr(_pillow().Resampling, resampling.upper())
-
-
-def _pixels(image: Image.Image, shape: tuple[int, int] | None, filter_: Any) -> NDArray[np.uint8]:
-    from PIL import ImageOps
-
-    image.load()
-    rgb = _rgb(ImageOps.exif_transpose(image))
-    if shape is not None and (rgb.height, rgb.width) != shape:
-        rgb = ImageOps.fit(rgb, shape[::-1], method=filter_)
-    return np.asarray(rgb)
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    Image = _pillow()
-    if image.mode == "F" or image.mode.startswith("I"):
-        image = Image.fromarray(_eight_bits(np.asarray(image), is_float=image.mode == "F"))
-    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        # Pillow converts premultiplied alpha only to straight alpha of the same colours
-        straight = {"La": "LA", "RGBa": "RGBA"}.get(image.mode)
-        rgba = (image.convert(straight) if straight else image).convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
-    return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _eight_bits(values: NDArray[Any], *, is_float: bool) -> NDArray[np.uint8]:
-    """8-bit values of 16-bit integers, or of real numbers from 0 to 1 or, if one is above 1, from 0 to 255."""
-    if not is_float:
-        return (np.clip(values, 0, 2**16 - 1).astype(np.uint16) >> 8).astype(np.uint8)
-    values = np.nan_to_num(values, nan=0.0, posinf=255.0, neginf=0.0)
-    return np.clip(np.rint(values * (1 if values.max(initial=0) > 1 else 255)), 0, 255).astype(np.uint8)
 
 
 def resize_images(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.images import IMAGE_SIZE, RESAMPLING, image_size_pair
-from hashgrove.features.onnxfile import rebuild
+from hashgrove.features.onnxsession import Network
 from hashgrove.features.source import ImageSource
 from hashgrove.runtime.parameters import Constraint, FilePath, Integer, Number, OneOf, Several, Text
 from hashgrove.storage.formats import FileError, MissingFileError, one_line
@@ -22,7 +22,6 @@ __all__ = ["OnnxFeatures"]
 
 MAX_INPUT_PIXELS = 2**24
 MAX_MODEL_BYTES = 2**31 - 1  # the limit of protobuf, and therefore of an ONNX file
-INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class OnnxFeatures(FeatureExtractor):
@@ -52,6 +51,9 @@ class OnnxFeatures(FeatureExtractor):
         Filter for the scaling of images.
     batch_size : int, default=16
         Number of images that go through the network together; each thread has a batch of its own.
+    time_limit : float or None, default=60
+        Seconds that the network may take per image, and to be opened. A file from elsewhere may ask for years of work.
+        None means no limit.
     n_jobs : int or None, default=None
         Number of threads; None means all cores.
 
@@ -80,11 +82,12 @@ class OnnxFeatures(FeatureExtractor):
         "layout": OneOf(("nchw", "nhwc", None)),
         "resampling": OneOf(RESAMPLING),
         "batch_size": Integer(1, 4096),
+        "time_limit": Number(above=0, or_none=True),
     }
     flags: ClassVar[Mapping[str, str]] = {"path": "--network", "output": "--output-name", "batch_size": "--batch"}
     example_options = "--network net.onnx --size 224 --mean 127 --std 128"
     resizes_arrays = True
-    not_saved: ClassVar[frozenset[str]] = FeatureExtractor.not_saved | {"path"}
+    not_saved: ClassVar[frozenset[str]] = FeatureExtractor.not_saved | {"path", "time_limit"}
     model_: NDArray[np.uint8]
     input_size_: tuple[int, int]
 
@@ -100,6 +103,7 @@ class OnnxFeatures(FeatureExtractor):
         layout: str | None = None,
         resampling: str = "bilinear",
         batch_size: int = 16,
+        time_limit: float | None = 60.0,
         n_jobs: int | None = None,
     ) -> None:
         self.path = path
@@ -111,6 +115,7 @@ class OnnxFeatures(FeatureExtractor):
         self.layout = layout
         self.resampling = resampling
         self.batch_size = batch_size
+        self.time_limit = time_limit
         self.n_jobs = n_jobs
 
     def _learn(self, source: ImageSource) -> None:
@@ -140,7 +145,7 @@ class OnnxFeatures(FeatureExtractor):
 
     @cached_property
     def _network(self) -> Network:
-        return Network(self.model_, output=self.output, layout=self.layout)
+        return Network(self.model_, output=self.output, layout=self.layout, time_limit=self.time_limit)
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in super().__getstate__().items() if name != "_network"}
@@ -165,7 +170,7 @@ class OnnxFeatures(FeatureExtractor):
             raise ValueError(
                 "The 'mean' and 'std' parameters must be single numbers, because the network takes grey images."
             )
-        return self._network.run((pixels - mean) / std)
+        return self._network.run((pixels - mean) / std, time_limit=self.time_limit)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The ONNX file, and the height and width of the network's input."""
@@ -184,100 +189,6 @@ class OnnxFeatures(FeatureExtractor):
         extractor = cls._from_parameters(parameters)
         extractor._open(np.ascontiguousarray(model), image_size_pair(size.tolist(), parameter="input_size"))
         return extractor
-
-
-class Network:
-    """An ONNX file that is open for inference. A call runs on one thread; several threads may call at a time.
-
-    Parameters
-    ----------
-    model : uint8 array
-        The bytes of the file.
-    output : str, optional
-        Name of the output to use.
-    layout : {"nchw", "nhwc"}, optional
-        Order of the dimensions of the input.
-
-    Attributes
-    ----------
-    n_channels : int
-    size : (int, int) or None
-        Height and width of the input, or None if the file leaves them open.
-    """
-
-    def __init__(self, model: NDArray[np.uint8], *, output: str | None, layout: str | None) -> None:
-        self._session = _session(model)
-        inputs = self._session.get_inputs()
-        if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in INPUT_TYPES:
-            described = ", ".join(f"{i.name} {i.type} of shape {i.shape}" for i in inputs)
-            raise ValueError(
-                f"must have one input, a batch of images of four dimensions. Got {described or 'none'} instead."
-            )
-        self._input, self._dtype = inputs[0].name, INPUT_TYPES[inputs[0].type]
-        self._output = _chosen([found.name for found in self._session.get_outputs()], output)
-        shape = [length if isinstance(length, int) else None for length in inputs[0].shape]
-        self._is_nchw = _layout(shape, layout) == "nchw"
-        self._batch = shape[0]
-        channels, height, width = (shape[1], shape[2], shape[3]) if self._is_nchw else (shape[3], shape[1], shape[2])
-        if channels not in (1, 3, None):
-            raise ValueError(f"must take images of 1 or 3 channels. Got {channels}.")
-        self.n_channels = channels or 3
-        self.size = (height, width) if height is not None and width is not None else None
-
-    def run(self, pixels: NDArray[np.float32]) -> NDArray[Any]:
-        """Output as a matrix with one row per image, for pixels (n, height, width, channels)."""
-        values = (pixels.transpose(0, 3, 1, 2) if self._is_nchw else pixels).astype(self._dtype)
-        if self._batch is None:
-            return self._call(values)
-        padding = -len(values) % self._batch  # a network with a fixed batch size gets black images at the end
-        whole = np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
-        parts = [self._call(whole[start : start + self._batch]) for start in range(0, len(whole), self._batch)]
-        return np.concatenate(parts)[: len(values)]
-
-    def _call(self, values: NDArray[Any]) -> NDArray[Any]:
-        try:
-            [result] = self._session.run([self._output], {self._input: np.ascontiguousarray(values)})
-        except Exception as error:  # onnxruntime has many types, none of them public
-            raise ValueError(f"cannot be run on images of shape {values.shape[1:]}: {one_line(error)}") from error
-        if not isinstance(result, np.ndarray) or result.dtype.kind != "f" or result.shape[:1] != values.shape[:1]:
-            raise ValueError(f"the output {self._output!r} must have numbers for each of the {len(values)} images")
-        return result.reshape(len(values), -1)
-
-
-def _chosen(names: list[str], output: str | None) -> str:
-    if output is None and len(names) == 1:
-        return names[0]
-    if output not in names:
-        raise ValueError(f"the 'output' parameter must be one of {names}. Got {output!r} instead.")
-    return output
-
-
-def _layout(shape: list[int | None], layout: str | None) -> str:
-    if layout is not None:
-        return layout
-    if shape[1] in (1, 3):
-        return "nchw"
-    if shape[3] in (1, 3):
-        return "nhwc"
-    raise ValueError(
-        "needs the 'layout' parameter, 'nchw' or 'nhwc', because the file leaves the number of channels open"
-    )
-
-
-def _session(model: NDArray[np.uint8]) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise ValueError("networks need onnxruntime: pip install 'hashgrove[cnn]'") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors come as exceptions, and warnings about the graph help nobody
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # never guess another format from the bytes
-    content = bytes(rebuild(model.data))
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has many types, none of them public
-        raise ValueError(f"not an ONNX file that can be run: {one_line(error)}") from error
 
 
 def _read_model(name: str) -> NDArray[np.uint8]:

@@ -16,8 +16,17 @@ __all__ = ["Learner", "bit_of", "is_constant"]
 class Learner(Protocol):
     """Learns a hash function for one bit.
 
-    Any object with these two methods can be passed as ``FastHash(hash_function=...)``. A learner that accepts scipy
-    sparse rows has the attribute ``accepts_sparse = True``.
+    Any object with these two methods can be passed as ``FastHash(hash_function=...)``. It may have attributes that say
+    what suits it; FastHash follows them unless its own parameters say otherwise.
+
+    Attributes
+    ----------
+    accepts_sparse : bool, default=False
+        Whether it accepts scipy sparse rows.
+    stagewise, weighted : bool, default=True
+        What FastHash's parameters of these names should be.
+    generic_share : float, default=0.0
+        The share of the bits that should be generic.
     """
 
     def prepare(

@@ -1,59 +1,90 @@
-"""Boosted trees as hash functions (section 4.1 of the paper): discrete AdaBoost with weight trimming and LazyBoost."""
+"""Boosted trees as hash functions (section 4.1 of the paper), with leaves that are signs or Newton steps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from hashgrove.encoders import Encoder
+from hashgrove.encoders import Encoder, Sum
+from hashgrove.encoders.binned_trees import BinnedTrees
 from hashgrove.encoders.binning import bin_features, fit_bins
-from hashgrove.encoders.trees import MAX_VOTES, Trees
-from hashgrove.functions.tree import Tree, grow
-from hashgrove.runtime.compiling import kernel
+from hashgrove.encoders.oblivious_trees import MAX_LEVELS
+from hashgrove.functions.adaboost import adaboost
+from hashgrove.functions.binned import BinnedData, Growth
+from hashgrove.functions.logistic import logistic_boosting
+from hashgrove.functions.shapes import FreeShape, ObliviousShape, Shape
+from hashgrove.functions.start import LinearStart
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
 from hashgrove.supervision import Supervision
 
-__all__ = ["BinnedData", "BoostedTrees"]
+__all__ = ["BinnedData", "Boosted", "BoostedTrees"]
 
-DROPPED_BITS = 18  # of a float32; its exponent and the top 5 bits of its mantissa remain
+MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
+LEAST_UNIT = 1e-6  # of trees that say nothing, so that the linear score alone decides
+LEARNING_RATES = 0.3, 0.5  # below and from this number of rows
 
 
-@dataclass(frozen=True, eq=False)
-class BinnedData:
-    """Training rows in 256 bins per feature, one row of ``bins`` per feature, and the binning that made them."""
+class Boosted(NamedTuple):
+    """What boosting gives for one bit: its trees, and what one unit of their scores adds to the margin."""
 
-    bins: NDArray[np.uint8]
-    low: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    n_jobs: int | None
+    encoder: BinnedTrees
+    unit: float
+
+
+class _Prepared(NamedTuple):
+    """The bins of the training rows, and what the linear scores share."""
+
+    binned: BinnedData
+    start: LinearStart | None
 
 
 class BoostedTrees(BaseEstimator):  # type: ignore[misc]
-    """A weighted vote of small decision trees, the paper's hash function.
+    """A sum of small decision trees with real leaves, or the paper's weighted vote of trees.
 
     Parameters
     ----------
-    n_trees : int, default=200
+    n_trees : int, default=290
         Number of trees, that is, of boosting rounds.
     max_depth : int, default=4
         Largest number of tests from the root to a leaf. Memory grows with the number of nodes that a tree really has.
-    features_per_node : int or None, default=200
+    features_per_node : int or None, default=32
         Number of random features that a node chooses from (LazyBoost). ``None``, or a number above the number of
         features, means all features.
-    subset : {"node", "tree"}, default="node"
-        Whether these features are drawn again for each node, as in the paper, or once per tree, which is faster.
+    subset : {"node", "level", "tree"}, default="node"
+        Whether these features are drawn again for each node, as in the paper, for each level of a tree, or once per
+        tree, which is faster.
     trimming : float, default=0.1
         Share of the total weight that is left out when a tree is grown, starting with the lightest examples. These
         examples still count for the weight of the tree's vote and are reweighted.
     min_points : int, default=5
-        A node with this many examples or fewer of either class is a leaf.
+        With sign leaves: a node with this many examples or fewer of either class is a leaf.
+    leaves : {"newton", "sign"}, default="newton"
+        What a tree says. ``"newton"``: a real number, a Newton step of the logistic loss. ``"sign"``: -1 or +1, and the
+        trees are combined by discrete AdaBoost, as in the paper; `BoostedTrees.paper` has all its settings.
+    shape : {"free", "oblivious"}, default="free"
+        With Newton leaves: ``"free"``: each node has a test of its own. ``"oblivious"``: all nodes of a level share one
+        test, the one that gains most over all of them, and a level draws features like a node. Such a tree has at most
+        12 levels and is encoded faster.
+    learning_rate : float or None, default=None
+        With Newton leaves: the share of each step that is taken. ``None`` means 0.3, or 0.5 from 25,000 rows on.
+    regularisation : float, default=10.0
+        With Newton leaves: added to the curvature of a leaf, which makes the steps of leaves with few rows smaller. A
+        row of mean weight has a curvature of at most 0.5.
+    min_hessian : float, default=5.0
+        With Newton leaves: the smallest curvature of a leaf.
     early_stopping : bool, default=False
         Whether to stop as soon as the vote is right for all training examples. This saves time and trees on small data,
         but costs quality, because later rounds still widen the margin.
+    start : {None, "linear", "kernel"}, default=None
+        Where the margin of a bit begins: at 0, or at a linear score of the features and of the probabilities of the
+        labels, so that the trees learn only what that score gets wrong. This is better where classes differ along sums
+        of many features, as in the last layer of a network. ``"kernel"`` takes Gaussian features instead, for classes
+        that are not linearly separable; encoding then takes longer.
+    n_anchors : int, default=1000
+        With ``start="kernel"``: number of random training rows that serve as centres of Gaussian features.
 
     Examples
     --------
@@ -71,22 +102,36 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "n_trees": Integer(1, 4096),
         "max_depth": Integer(1, 64),
         "features_per_node": Integer(1, or_none=True),
-        "subset": OneOf(("node", "tree")),
+        "subset": OneOf(("node", "level", "tree")),
         "trimming": Number(low=0, below=1),
         "min_points": Integer(0, 2**31),
+        "leaves": OneOf(("sign", "newton")),
+        "shape": OneOf(("free", "oblivious")),
+        "learning_rate": Number(above=0, below=10, or_none=True),
+        "regularisation": Number(low=0, below=1e9),
+        "min_hessian": Number(low=0, below=1e9),
         "early_stopping": Flag(),
+        "start": OneOf((None, "linear", "kernel")),
+        "n_anchors": Integer(1),
     }
 
     def __init__(
         self,
         *,
-        n_trees: int = 200,
+        n_trees: int = 290,
         max_depth: int = 4,
-        features_per_node: int | None = 200,
+        features_per_node: int | None = 32,
         subset: str = "node",
         trimming: float = 0.1,
         min_points: int = 5,
+        leaves: str = "newton",
+        shape: str = "free",
+        learning_rate: float | None = None,
+        regularisation: float = 10.0,
+        min_hessian: float = 5.0,
         early_stopping: bool = False,
+        start: str | None = None,
+        n_anchors: int = 1000,
     ) -> None:
         self.n_trees = n_trees
         self.max_depth = max_depth
@@ -94,7 +139,39 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         self.subset = subset
         self.trimming = trimming
         self.min_points = min_points
+        self.leaves = leaves
+        self.shape = shape
+        self.learning_rate = learning_rate
+        self.regularisation = regularisation
+        self.min_hessian = min_hessian
         self.early_stopping = early_stopping
+        self.start = start
+        self.n_anchors = n_anchors
+
+    @property
+    def generic_share(self) -> float:
+        """The share of the bits that should be generic."""
+        return 0.0 if self.start is None else 0.125
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The configuration of the paper, whatever the defaults are, with ``changes``.
+
+        >>> BoostedTrees.paper(n_trees=50).leaves
+        'sign'
+        """
+        settings: dict[str, Any] = {
+            "leaves": "sign",
+            "shape": "free",
+            "n_trees": 200,
+            "max_depth": 4,
+            "features_per_node": 200,
+            "subset": "node",
+            "trimming": 0.1,
+            "min_points": 5,
+            "early_stopping": False,
+        }
+        return cls(**settings | changes)
 
     def prepare(
         self,
@@ -104,126 +181,75 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         supervision: Supervision | None = None,
         earlier: Encoder | None = None,
         n_jobs: int | None = None,
-    ) -> BinnedData:
-        """Check the parameters and bin the training rows, once per fit."""
+    ) -> _Prepared:
+        """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
-        low, scale = (earlier.low, earlier.scale) if isinstance(earlier, Trees) else fit_bins(X)
-        return BinnedData(bin_features(X, low, scale, n_jobs=n_jobs), low, scale, n_jobs)
+        if self.shape == "oblivious":
+            OneOf(("newton",)).check("leaves", self.leaves)
+            Integer(1, MAX_LEVELS).check("max_depth", self.max_depth)
+        trees = earlier.parts[-1] if isinstance(earlier, Sum) else earlier
+        low, scale = (trees.low, trees.scale) if isinstance(trees, BinnedTrees) else fit_bins(X)
+        binned = BinnedData(bin_features(X, low, scale, n_jobs=n_jobs), low, scale, n_jobs)
+        if self.start is None:
+            return _Prepared(binned, None)
+        n_anchors = self.n_anchors if self.start == "kernel" else None
+        start = LinearStart.prepare(X, supervision, rng, n_anchors=n_anchors, n_jobs=n_jobs)
+        return _Prepared(binned, start)
 
     def learn(
+        self,
+        data: _Prepared,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> tuple[Encoder, NDArray[np.int8]]:
+        """Learn one bit by boosting; returns the encoder, and the values that it gives for the training rows."""
+        if data.start is None:
+            encoder = self._boost(data.binned, z, weights, rng).encoder
+            bits = encoder.bits_of_bins(data.binned.bins, n_jobs=data.binned.n_jobs)[0]
+            return encoder, np.where(bits, 1, -1).astype(np.int8)
+        start = data.start.learn(z, weights)
+        boosted = self._boost(data.binned, z, weights, rng, start=start.left_out)
+        unit = max(boosted.unit, LEAST_UNIT)
+        trees = boosted.encoder.scores_of_bins(data.binned.bins, n_jobs=data.binned.n_jobs)[0]
+        bit = np.where(start.seen / unit + trees > 0, 1, -1).astype(np.int8)
+        return Sum(parts=(start.encoder(1 / unit), boosted.encoder)), bit
+
+    def _boost(
         self,
         data: BinnedData,
         z: NDArray[np.int8],
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
-    ) -> tuple[Trees, NDArray[np.int8]]:
-        """Learn one bit by AdaBoost; returns the encoder, and the values that it gives for the training rows."""
+        *,
+        start: NDArray[np.float64] | None = None,
+    ) -> Boosted:
+        """Boost the trees of one bit from an initial margin.
+
+        ``start`` has half the log-odds of each row; the trees learn what remains. The margin of a row is then its start
+        plus ``unit`` x its score. The unit is 0 if no tree helps, except that without a start the bit is then constant.
+        """
         n_features, n = data.bins.shape
-        w = (np.ones(n) if weights is None else weights).astype(np.float32)
-        margin = np.zeros(n)
-        trees: list[Tree] = []
-        alphas: list[float] = []
-        seeds = rng.integers(2**63, size=self.n_trees, dtype=np.uint64)
-        for seed in seeds:
-            index, signed = _trim(w, w.view(np.int32), z, self.trimming)
-            tree = grow(
-                data.bins,
-                index,
-                signed,
-                max_depth=self.max_depth,
-                n_features=n_features if self.features_per_node is None else self.features_per_node,
-                per_node=self.subset == "node",
-                min_points=self.min_points,
-                seed=seed,
-                n_jobs=data.n_jobs,
-            )
-            leaf = _encoder(data, [tree], np.ones(1)).bits_of_bins(data.bins, n_jobs=data.n_jobs)[0]
-            alpha, wrong = _reweight(z, leaf, w, margin)
-            if alpha > 0:
-                trees.append(tree)
-                alphas.append(alpha)
-                if self.early_stopping and wrong == 0:
-                    break
-        if not trees:  # no tree beats a coin, so all rows get the heavier class
-            sign = 1 if np.dot(w, z) > 0 else -1
-            trees, alphas = [_constant(sign)], [1.0]
-        encoder = _encoder(data, trees, np.array(alphas))
-        bits = encoder.bits_of_bins(data.bins, n_jobs=data.n_jobs)[0]
-        return encoder, np.where(bits, 1, -1).astype(np.int8)
-
-
-def _constant(sign: int) -> Tree:
-    """A tree that is a single leaf."""
-    zero = np.zeros(1, np.uint32)
-    return Tree(zero, np.zeros(1, np.uint8), zero, np.full(1, sign, np.int8))
-
-
-def _encoder(data: BinnedData, trees: list[Tree], alphas: NDArray[np.float64]) -> Trees:
-    """The encoder of one bit. The weights of the trees become integers that sum to at most `MAX_VOTES`."""
-    votes = np.maximum(np.floor(alphas / alphas.sum() * (MAX_VOTES - len(alphas))), 1).astype(np.int16)
-    sizes = [len(tree.value) for tree in trees]
-    return Trees(
-        low=data.low,
-        scale=data.scale,
-        bit_ptr=np.array([0, len(trees)], np.int32),
-        weights=votes,
-        tree_ptr=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-        **{name: np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree._fields},
-    )
-
-
-@kernel
-def _trim(w, w_bits, y, trimming):
-    """The heaviest examples, which hold 1 - ``trimming`` of the weight: their numbers, and label x weight.
-
-    Instead of a sort, the weights are summed by their exponent and the top 5 bits of their mantissa. (Positive floats
-    have the same order as their bit patterns.) So examples within 3 % of the limit are kept, too. ``w_bits`` is ``w``
-    viewed as int32. The returned weights are in fixed point: they sum to 2^30. O(n).
-    """
-    n = np.uint64(len(w))
-    mass = np.zeros(1 << (31 - DROPPED_BITS), np.float64)
-    for i in range(n):
-        mass[np.uint32(w_bits[i]) >> np.uint32(DROPPED_BITS)] += w[i]
-    wanted = mass.sum() * (1 - trimming)
-    limit = len(mass) - 1
-    total = mass[limit]
-    while total < wanted and limit > 0:
-        limit -= 1
-        total += mass[limit]
-    if trimming == 0:
-        limit = 0
-    scale = np.float64(1 << 30) / total
-    index, signed = np.empty(n + np.uint64(1), np.uint32), np.empty(n + np.uint64(1), np.int32)
-    kept = np.uint64(0)
-    for i in range(n):  # without a branch: an example that is not kept is overwritten by the next
-        index[kept] = i
-        signed[kept] = np.int32(np.rint(y[i] * (w[i] * scale)))
-        kept += np.uint64((w_bits[i] >> DROPPED_BITS) >= limit)
-    return index[:kept], signed[:kept]
-
-
-@kernel
-def _reweight(y, leaf, w, margin):
-    """One step of AdaBoost: returns the tree's weight alpha and the number of examples that the vote now gets wrong.
-
-    ``leaf`` (bool) is the tree's output. ``w`` (float32, rescaled to mean 1) and ``margin`` (float64), the weighted
-    vote of the trees so far, are updated unless alpha <= 0. O(n).
-    """
-    n = len(y)
-    sums = np.zeros((2, 8), np.float64)  # wrong and right; eight partial sums can be added to in parallel
-    for i in range(np.uint64(n)):
-        sums[np.uint64(leaf[i] == (y[i] > 0)), i % np.uint64(8)] += w[i]
-    wrong, right = sums[0].sum(), sums[1].sum()
-    # a tree without errors gets the weight of a tree that is wrong on half an example
-    alpha = 0.5 * np.log(right / max(wrong, (right + wrong) / (2 * n))) if right > 0 else 0.0
-    if alpha <= 0:
-        return 0.0, n
-    rescale = n / (right * np.exp(-alpha) + wrong * np.exp(alpha))
-    down, up = np.float32(np.exp(-alpha) * rescale), np.float32(np.exp(alpha) * rescale)
-    errors = 0
-    for i in range(np.uint64(n)):
-        label = y[i] > 0
-        w[i] *= down if leaf[i] == label else up
-        margin[i] += alpha if leaf[i] else -alpha
-        errors += (margin[i] > 0) != label
-    return alpha, errors
+        growth = Growth(
+            max_depth=self.max_depth,
+            n_features=n_features if self.features_per_node is None else self.features_per_node,
+            subset=self.subset,
+            trimming=self.trimming,
+            early_stopping=self.early_stopping,
+            seeds=rng.integers(2**63, size=self.n_trees, dtype=np.uint64),
+        )
+        if self.leaves == "sign":
+            return Boosted(*adaboost(data, z, weights, growth, min_points=self.min_points, start=start))
+        rate = LEARNING_RATES[n >= MANY_ROWS] if self.learning_rate is None else self.learning_rate
+        shape: Shape = FreeShape(growth) if self.shape == "free" else ObliviousShape(growth)
+        encoder = logistic_boosting(
+            data,
+            z,
+            weights,
+            shape,
+            learning_rate=rate,
+            regularisation=self.regularisation,
+            min_hessian=self.min_hessian,
+            start=start,
+        )
+        return Boosted(encoder, 1.0)

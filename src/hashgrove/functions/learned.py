@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Augmented, Encoder
+from hashgrove.encoders import Augmented, Encoder, Mixed
 from hashgrove.functions.classifier import FittedClassifiers
 
-__all__ = ["BitRecord", "LearnedBits", "join"]
+__all__ = ["BitRecord", "LearnedBits", "join", "spread"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class BitRecord:
         Share of the training points whose learned bit is one; 0 or 1 means that the bit is constant.
     seconds_inference, seconds_learning : float
         Time that step 1 and step 2 took.
+    hash_function : str
+        The class of the learner.
     """
 
     bit: int
@@ -39,14 +41,40 @@ class BitRecord:
     ones: float
     seconds_inference: float
     seconds_learning: float
+    hash_function: str = ""
 
 
 def join(encoders: Sequence[Any]) -> Encoder:
     """One encoder that gives the bits of all ``encoders``, in their order; they may be of different classes."""
     kinds = {type(encoder) for encoder in encoders}
     if kinds == {Augmented}:
-        return Augmented(directions=encoders[0].directions, bits=join([encoder.bits for encoder in encoders]))
-    return (kinds.pop() if len(kinds) == 1 else FittedClassifiers).concatenate(encoders)
+        first = encoders[0].directions
+        for encoder in encoders:
+            encoder.check_directions(first)
+        return Augmented(directions=first, bits=join([encoder.bits for encoder in encoders]))
+    if len(kinds) == 1:
+        return kinds.pop().concatenate(encoders)
+    if FittedClassifiers in kinds:
+        return FittedClassifiers.concatenate(encoders)
+    order: list[Any] = list(dict.fromkeys(type(encoder) for encoder in encoders))  # one part per class
+    parts = tuple(kind.concatenate([encoder for encoder in encoders if type(encoder) is kind]) for kind in order)
+    source = [order.index(type(encoder)) for encoder in encoders for _ in range(encoder.n_bits)]
+    return Mixed(parts=parts, source=np.array(source, np.uint8))
+
+
+def spread(learned: Encoder, generic: Encoder) -> Mixed:
+    """One encoder in which the generic bits are spread evenly among the learned ones.
+
+    So the first bits of a code are themselves a good shorter code, with the same share of generic bits.
+
+    >>> from hashgrove.encoders import Linear
+    >>> six, two = (Linear(weights=np.ones((n, 1)), bias=np.zeros(n)) for n in (6, 2))
+    >>> spread(six, two).source.tolist()
+    [0, 0, 0, 1, 0, 0, 0, 1]
+    """
+    n_bits, n_generic = learned.n_bits + generic.n_bits, generic.n_bits
+    steps = np.arange(n_bits + 1) * n_generic // n_bits
+    return Mixed(parts=(learned, generic), source=np.diff(steps).astype(np.uint8))
 
 
 class LearnedBits:

@@ -1,21 +1,21 @@
-"""One weighted tree on binned features, grown level by level: the weak learner of `hashgrove.functions.boosting`.
+"""One tree on binned features, grown level by level: the weak learner of `hashgrove.functions.boosting`.
 
-Each node is the decision stump, of either polarity, with the least weighted classification error over a random subset
-of the features (LazyBoost). The value of a leaf is the sign of the sum of its signed weights.
+Each node is the best decision stump over a random subset of the features (LazyBoost). What is best, and the value of a
+leaf, is up to the kind of leaves.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.functions.stumps import LANES, OpenNodes, best_stumps
+from hashgrove.functions.levels import LANES, LOW, KeptHistograms, OpenNodes, Stumps, partition
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.streams import draw, stream
 
-__all__ = ["Tree", "grow"]
+__all__ = ["Leaves", "Tree", "draw_features", "grow"]
 
 
 class Tree(NamedTuple):
@@ -24,76 +24,133 @@ class Tree(NamedTuple):
     feature: NDArray[np.uint32]
     threshold: NDArray[np.uint8]
     child: NDArray[np.uint32]
-    value: NDArray[np.int8]
+    value: NDArray[Any]
+
+
+class Nodes(NamedTuple):
+    """The tables of a tree that grows: as in `Tree`, but with the sum of the values of each node's examples."""
+
+    feature: NDArray[np.uint32]
+    threshold: NDArray[np.uint8]
+    child: NDArray[np.uint32]
+    total: NDArray[np.int64]
+
+
+class Leaves(Protocol):
+    """The kind of leaves of a tree: which stump is the best one, which node is split, and the value of a leaf."""
+
+    @property
+    def min_points(self) -> int:
+        """A node with at most this many positive, or at most this many other examples, is a leaf."""
+
+    @property
+    def min_low(self) -> int:
+        """A node whose sum of values is smaller than this in its low 32 bits is a leaf."""
+
+    def best_stumps(
+        self,
+        bins: NDArray[np.uint8],
+        level: OpenNodes,
+        features: NDArray[np.uint32],
+        histograms: NDArray[Any],
+        *,
+        memory: KeptHistograms | None,
+        n_jobs: int | None = None,
+    ) -> tuple[Stumps, NDArray[Any]]:
+        """The best stumps of a level; see `hashgrove.functions.levels.search_level`."""
+
+    def choose(self, stumps: Stumps, totals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The group of features with the best stump of each node, or -1 if the node is a leaf."""
+
+    def leaf_values(self, totals: NDArray[np.int64]) -> NDArray[Any]:
+        """The values of leaves, from the sums of the values of their examples."""
 
 
 def grow(
     bins: NDArray[np.uint8],
     index: NDArray[np.uint32],
-    signed: NDArray[np.int32],
+    values: NDArray[Any],
     *,
+    leaves: Leaves,
     max_depth: int,
     n_features: int,
-    per_node: bool,
-    min_points: int,
+    subset: str,
     seed: np.uint64,
+    memory: KeptHistograms,
     n_jobs: int | None = None,
 ) -> Tree:
-    """Grow a tree on weighted examples.
+    """Grow a tree on examples that have values.
 
     Parameters
     ----------
     bins : uint8 array of shape (n_features, n)
         The binned features, one row per feature.
-    index, signed : arrays of shape (m,)
-        The numbers of the examples to use, and their label x weight in fixed point. The absolute weights sum to less
-        than 2^31.
-    n_features, per_node : int, bool
-        How many features are drawn, and whether they are drawn for each node or once for the tree.
-    min_points : int
-        A node with this many examples or fewer of either class becomes a leaf.
+    index, values : arrays of shape (m,)
+        The numbers of the examples to use, and their values, as the leaves define them.
+    leaves : Leaves
+        The kind of leaves.
+    n_features : int
+        How many features are drawn.
+    subset : {"node", "level", "tree"}
+        Whether they are drawn for each node, for each level, or once for the tree.
     seed : uint64
         Seed of the features that are drawn.
+    memory : KeptHistograms
+        Memory that may be used for other trees before and after.
     """
     capacity = min(2 ** (max_depth + 1) - 1, 2 * len(index) + 1)
-    dtypes = np.uint32, np.uint8, np.uint32, np.int8
-    tree = Tree(*(np.zeros(capacity, dtype) for dtype in dtypes))
+    nodes = Nodes(*(np.zeros(capacity, dtype) for dtype in (np.uint32, np.uint8, np.uint32, np.int64)))
+    limits = leaves.min_points, leaves.min_low
     n_nodes = 1
-    level = OpenNodes(index, signed, *_root(signed, min_points, tree.value))
-    features = _draw_features(len(bins), n_features, seed, np.zeros(1, np.int64))
-    histograms = np.empty((0, features.shape[1] // LANES, 0), np.int32)
+    level = OpenNodes(index, values, *_root(values, *limits, nodes.total))
+    features = draw_features(len(bins), n_features, seed, np.zeros(1, np.int64))
+    histograms = np.empty((0, features.shape[1] // LANES, 0), values.dtype)
     for depth in range(max_depth):
         if not len(level.nodes):
             break
         is_last = depth + 1 == max_depth
-        if per_node:
-            features = _draw_features(len(bins), n_features, seed, level.nodes)
-        stumps, histograms = best_stumps(
-            bins, level, features, histograms, keep=not (per_node or is_last), n_jobs=n_jobs
+        if subset != "tree":
+            drawn_for = level.nodes if subset == "node" else np.array([depth])
+            features = draw_features(len(bins), n_features, seed, drawn_for)
+        stumps, histograms = leaves.best_stumps(
+            bins,
+            level,
+            features,
+            histograms,
+            memory=memory if subset == "tree" and not is_last else None,
+            n_jobs=n_jobs,
         )
-        n_nodes, *tables = _split(bins, level, stumps, is_last, min_points, n_nodes, tree)
+        chosen = leaves.choose(stumps, level.totals)
+        n_nodes, *tables = _split(bins, level, stumps, chosen, is_last, *limits, n_nodes, nodes)
         level = OpenNodes(*tables)
-    return Tree._make(table[:n_nodes].copy() for table in tree)
+    used = slice(n_nodes)
+    value = leaves.leaf_values(nodes.total[used])
+    value[nodes.child[used] > 0] = 0
+    return Tree(nodes.feature[used].copy(), nodes.threshold[used].copy(), nodes.child[used].copy(), value)
 
 
 @kernel
-def _root(signed, min_points, value):
+def _stays_open(n, positive, total, min_points, min_low):
+    """Whether a node with ``n`` examples, ``positive`` of them positive, may be split; see `Leaves`."""
+    return min(positive, n - positive) > min_points and (total & LOW) >= min_low
+
+
+@kernel
+def _root(values, min_points, min_low, totals):
     """The nodes, starts, totals and parents of the first level: the root, or nothing if the root is a leaf."""
     total, positive = np.int64(0), 0
-    for t in range(len(signed)):
-        total += signed[t]
-        positive += signed[t] > 0
-    n_open = 1
-    if min(positive, len(signed) - positive) <= min_points:
-        value[0] = 1 if total > 0 else -1
-        n_open = 0
+    for t in range(len(values)):
+        total += values[t]
+        positive += values[t] > 0
+    totals[0] = total
+    n_open = 1 if _stays_open(len(values), positive, total, min_points, min_low) else 0
     starts = np.zeros(n_open + 1, np.int64)
-    starts[n_open] = len(signed) * n_open
+    starts[n_open] = len(values) * n_open
     return np.zeros(n_open, np.int64), starts, np.full(n_open, total), np.zeros(n_open, np.int64)
 
 
 @kernel
-def _draw_features(n_features, k, seed, nodes):
+def draw_features(n_features, k, seed, nodes):
     """Draw k distinct features for each node; returns an array of shape (nodes, k rounded up to a multiple of LANES).
 
     The last feature is repeated to fill the last group.
@@ -110,66 +167,40 @@ def _draw_features(n_features, k, seed, nodes):
 
 
 @kernel
-def _split(bins, level, stumps, is_last, min_points, n_nodes, tree):
-    """Split the open nodes by their best stumps; returns the number of nodes and the fields of the next `OpenNodes`.
-
-    A stump with nothing on one side has a gain of exactly |S|, so a node is split only if its gain is larger.
-    """
+def _split(bins, level, stumps, chosen, is_last, min_points, min_low, n_nodes, tree):
+    """Split nodes by their chosen stumps; returns the number of nodes and the fields of the next `OpenNodes`."""
     n_open = len(level.nodes)
-    room = 0 if is_last else len(level.examples) + 1  # `_partition` may write one entry too many
-    examples, signed = np.empty(room, np.uint32), np.empty(room, np.int32)
-    right_examples, right_signed = np.empty(room, np.uint32), np.empty(room, np.int32)
+    room = 0 if is_last else len(level.examples) + 1  # `partition` may write one entry too many
+    examples, values = np.empty(room, np.uint32), np.empty(room, level.values.dtype)
+    right_examples, right_values = np.empty(room, np.uint32), np.empty(room, level.values.dtype)
     nodes, parents = np.empty(2 * n_open, np.int64), np.empty(2 * n_open, np.int64)
     starts, totals = np.zeros(2 * n_open + 1, np.int64), np.empty(2 * n_open, np.int64)
     filled = opened = 0
     for k in range(n_open):
-        group = np.argmax(stumps.gains[k])
-        node, total = level.nodes[k], level.totals[k]
-        if stumps.gains[k, group] <= abs(total):
-            tree.value[node] = 1 if total > 0 else -1
+        node, group = level.nodes[k], chosen[k]
+        if group < 0:
             continue
         feature, threshold = stumps.features[k, group], stumps.thresholds[k, group]
         tree.feature[node], tree.threshold[node], tree.child[node] = feature, threshold, n_nodes
-        side_totals = (stumps.lefts[k, group], total - stumps.lefts[k, group])
+        side_totals = (stumps.lefts[k, group], level.totals[k] - stumps.lefts[k, group])
         sizes = positives = (0, 0)
         if not is_last:
             part = slice(level.starts[k], level.starts[k + 1])
-            sizes, positives = _partition(
-                bins[feature], level.examples[part], level.signed[part], threshold,
-                examples[filled:], signed[filled:], right_examples, right_signed,
+            sizes, positives = partition(
+                bins[feature], level.examples[part], level.values[part], threshold,
+                examples[filled:], values[filled:], right_examples, right_values,
             )  # fmt: skip
         for side in range(2):
-            tree.value[n_nodes] = 1 if side_totals[side] > 0 else -1
-            if min(positives[side], sizes[side] - positives[side]) > min_points and not is_last:
+            size, total = sizes[side], side_totals[side]
+            tree.total[n_nodes] = total
+            if not is_last and _stays_open(size, positives[side], total, min_points, min_low):
                 if side == 1:
-                    examples[filled : filled + sizes[1]] = right_examples[: sizes[1]]
-                    signed[filled : filled + sizes[1]] = right_signed[: sizes[1]]
-                tree.value[n_nodes] = 0
-                nodes[opened], totals[opened], parents[opened] = n_nodes, side_totals[side], k
+                    examples[filled : filled + size] = right_examples[:size]
+                    values[filled : filled + size] = right_values[:size]
+                nodes[opened], totals[opened], parents[opened] = n_nodes, total, k
                 opened += 1
-                filled += sizes[side]
+                filled += size
                 starts[opened] = filled
             n_nodes += 1
     starts, totals, parents = starts[: opened + 1], totals[:opened], parents[:opened]
-    return n_nodes, examples[:filled], signed[:filled], nodes[:opened], starts, totals, parents
-
-
-@kernel
-def _partition(feature_bins, examples, signed, threshold, left, left_signed, right, right_signed):
-    """Write the examples of each side of a stump, in their order, without a branch.
-
-    Returns the number of examples on each side, and the number of positive ones among them. Each output array must have
-    room for one example more than it gets.
-    """
-    n_left = n_right = positive_left = positive = np.uint64(0)
-    for t in range(np.uint64(len(examples))):
-        i, weight = examples[t], signed[t]
-        left[n_left], left_signed[n_left] = i, weight
-        right[n_right], right_signed[n_right] = i, weight
-        to_left = np.uint64(feature_bins[i] <= threshold)
-        n_left += to_left
-        n_right += np.uint64(1) - to_left
-        positive += np.uint64(weight > 0)
-        positive_left += to_left & np.uint64(weight > 0)
-    sizes = np.int64(n_left), np.int64(n_right)
-    return sizes, (np.int64(positive_left), np.int64(positive - positive_left))
+    return n_nodes, examples[:filled], values[:filled], nodes[:opened], starts, totals, parents

@@ -22,8 +22,10 @@ from hashgrove.index.weighted import weighted_distances
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer, popcount, splat
 
-__all__ = ["count", "fill", "nearest", "nearest_weighted"]
+__all__ = ["ALL", "count", "count_within", "fill", "fill_within", "nearest", "nearest_weighted"]
 
+ALL = np.empty(0, np.uint64)  # the mask that allows every item
+ALL.flags.writeable = False
 STRIP = 64  # items that are compared at once: most strips have no near item and are skipped
 LANES = 8  # words per vector
 TILE_WORDS = 2**12  # words per tile of the database; a tile stays in the first-level cache for all queries
@@ -77,13 +79,16 @@ def _below(
 
 
 @kernel
-def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, distances: Any, positions: Any) -> None:
+def nearest(
+    columns: Any, mask: Any, first: int, last: int, queries: Any, capacity: int, distances: Any, positions: Any
+) -> None:
     """Write the k nearest items of [first, last) for each query, sorted by distance and then by position.
 
     ``columns`` is uint64 (n_words, n), ``queries`` is uint64 (n_queries, n_words), ``distances`` is uint16 and
-    ``positions`` int64, both (n_queries, k) with k < capacity and k <= last - first. One pass over the items, with
-    a buffer of ``capacity`` candidates per query: when it is full, it is cut back to the best k, and from then on
-    only nearer items enter.
+    ``positions`` int64, both (n_queries, k) with k < capacity. ``mask``, uint64 (ceil(n / 64),) or `ALL`, has a bit for
+    each item that may be found; ``first`` is a multiple of 64. Where fewer than k are found, the other places are left
+    as they are. One pass over the items, with a buffer of ``capacity`` candidates per query: when it is full, it is cut
+    back to the best k, and from then on only nearer items enter.
     """
     n_queries, k = distances.shape
     n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
@@ -99,10 +104,7 @@ def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, di
         for q in range(n_queries):
             query = np.uint64(q) * n_words
             for strip in range(np.uint64(start), stop, np.uint64(STRIP)):
-                if strip + np.uint64(STRIP) <= stop:
-                    found = _below(words, n, strip, asked, query, n_words, limits[q])
-                else:
-                    found = _below_one_by_one(words, n, strip, stop, asked, query, n_words, limits[q])
+                found = _found(words, n, mask, strip, stop, asked, query, n_words, limits[q])
                 while found:
                     i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
                     found &= found - np.uint64(1)
@@ -117,6 +119,68 @@ def nearest(columns: Any, first: int, last: int, queries: Any, capacity: int, di
                         sizes[q] = k
     for q in range(n_queries):
         _sort(near[q, : sizes[q]], where[q, : sizes[q]], counts, distances[q], positions[q])
+
+
+@kernel
+def _found(
+    words: Any, n: int, mask: Any, strip: int, stop: int, queries: Any, query: int, n_words: int, limit: int
+) -> Any:
+    """Which of the 64 items from ``strip`` on, up to ``stop``, are allowed and nearer to a query than ``limit``."""
+    wanted = ~np.uint64(0)
+    if mask.size:
+        wanted = mask[strip // np.uint64(STRIP)]
+        if wanted == 0:
+            return wanted
+    if strip + np.uint64(STRIP) <= stop:
+        return wanted & _below(words, n, strip, queries, query, n_words, limit)
+    return wanted & _below_one_by_one(words, n, strip, stop, queries, query, n_words, limit)
+
+
+@kernel
+def count_within(columns: Any, mask: Any, queries: Any, limit: int, counts: Any) -> None:
+    """Write how many allowed items are at a distance below ``limit`` from each query to ``counts``, int64."""
+    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
+    words, asked = columns.reshape(-1), queries.reshape(-1)
+    tile = np.uint64(max(TILE_WORDS // columns.shape[0] // STRIP, 1) * STRIP)
+    counts[:] = 0
+    for start in range(np.uint64(0), n, tile):
+        stop = min(start + tile, n)
+        for q in range(queries.shape[0]):
+            query = np.uint64(q) * n_words
+            for strip in range(start, stop, np.uint64(STRIP)):
+                found = _found(words, n, mask, strip, stop, asked, query, n_words, np.uint64(limit))
+                counts[q] += np.int64(popcount(found))
+
+
+@kernel
+def fill_within(columns: Any, mask: Any, queries: Any, limit: int, ends: Any, distances: Any, positions: Any) -> None:
+    """Write the items that `count_within` counts, for each query sorted by distance and then by position.
+
+    Those of query q go to the flat outputs ``distances`` (uint16) and ``positions`` (int64) up to place ``ends[q]``.
+    """
+    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
+    words, asked = columns.reshape(-1), queries.reshape(-1)
+    tile = np.uint64(max(TILE_WORDS // columns.shape[0] // STRIP, 1) * STRIP)
+    near, where = np.empty_like(distances), np.empty_like(positions)
+    cursors = np.empty(queries.shape[0], np.int64)
+    for q in range(queries.shape[0]):
+        cursors[q] = ends[q - 1] if q else 0
+    for start in range(np.uint64(0), n, tile):
+        stop = min(start + tile, n)
+        for q in range(queries.shape[0]):
+            query = np.uint64(q) * n_words
+            for strip in range(start, stop, np.uint64(STRIP)):
+                found = _found(words, n, mask, strip, stop, asked, query, n_words, np.uint64(limit))
+                while found:
+                    i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
+                    found &= found - np.uint64(1)
+                    near[cursors[q]] = _distance(words, n, i, asked, query, n_words)
+                    where[cursors[q]] = i
+                    cursors[q] += 1
+    counts = np.empty(64 * columns.shape[0] + 1, np.int64)
+    for q in range(queries.shape[0]):
+        first, last = ends[q - 1] if q else 0, ends[q]
+        _sort(near[first:last], where[first:last], counts, distances[first:last], positions[first:last])
 
 
 @kernel
@@ -182,21 +246,32 @@ def _sort(near: Any, where: Any, counts: Any, distances: Any, positions: Any) ->
 
 
 @kernel
-def count(columns: Any, queries: Any, counts: Any) -> None:
-    """Add the number of items at each distance to ``counts``, int64 (n_queries, n_distances)."""
+def count(columns: Any, mask: Any, queries: Any, counts: Any) -> None:
+    """Add the number of allowed items at each distance to ``counts``, int64 (n_queries, n_distances)."""
     n = columns.shape[1]
     tile = np.empty(TILE, np.uint16)
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         for q in range(queries.shape[0]):
             distances_to_range(columns, queries[q], start, stop, tile)
-            for i in range(np.uint64(stop - start)):
-                counts[q, tile[i]] += 1
+            if mask.size == 0:
+                for i in range(np.uint64(stop - start)):
+                    counts[q, tile[i]] += 1
+            else:
+                for i in range(np.uint64(stop - start)):
+                    counts[q, tile[i]] += np.int64(_allows(mask, np.uint64(start) + i))
 
 
 @kernel
-def fill(columns: Any, queries: Any, limits: Any, cursors: Any, ends: Any, distances: Any, positions: Any) -> None:
-    """Write the items at distance <= ``limits[q]`` of each query q: the second pass after `count`.
+def _allows(mask: Any, item: int) -> Any:
+    return mask[item >> np.uint64(6)] >> (item & np.uint64(63)) & np.uint64(1)
+
+
+@kernel
+def fill(
+    columns: Any, mask: Any, queries: Any, limits: Any, cursors: Any, ends: Any, distances: Any, positions: Any
+) -> None:
+    """Write the allowed items at distance <= ``limits[q]`` of each query q: the second pass after `count`.
 
     ``cursors``, int64 (n_queries, n_distances), says where the next item at each distance goes in the flat outputs
     ``distances`` (uint16) and ``positions`` (int64). Items whose place is not below ``ends[q]`` are dropped.
@@ -210,7 +285,7 @@ def fill(columns: Any, queries: Any, limits: Any, cursors: Any, ends: Any, dista
             limit = limits[q]
             end = ends[q]
             for i in range(np.uint64(stop - start)):
-                if tile[i] <= limit:
+                if tile[i] <= limit and (mask.size == 0 or _allows(mask, np.uint64(start) + i)):
                     place = cursors[q, tile[i]]
                     if place < end:
                         cursors[q, tile[i]] = place + 1
@@ -226,15 +301,17 @@ def _all_weighted(columns: Any, table: Any, out: Any) -> None:
 
 
 def nearest_weighted(
-    columns: NDArray[np.uint64], table: NDArray[np.uint16], k: int
+    columns: NDArray[np.uint64], allowed: NDArray[np.int64] | None, table: NDArray[np.uint16], k: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
     """Weighted distances and positions of the ``k`` nearest items of one query, by distance and then position.
 
-    ``table`` is one row of `hashgrove.index.weighted.byte_tables`.
+    ``allowed`` are the positions that may be found, ascending, at least k; None for all. ``table`` is one row of
+    `hashgrove.index.weighted.byte_tables`.
     """
     distances = np.empty(columns.shape[1], np.uint16)
     _all_weighted(columns, table, distances)
+    distances = distances if allowed is None else distances[allowed]
     limit = np.partition(distances, k - 1)[k - 1]
     found = np.flatnonzero(distances <= limit)
     found = found[np.argsort(distances[found], kind="stable")[:k]]
-    return distances[found], found
+    return distances[found], found if allowed is None else allowed[found]

@@ -26,7 +26,7 @@ class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
 
     constraints: ClassVar[dict[str, Constraint]] = {"n_sweeps": Integer(1), "start": OneOf(tuple(STARTS))}
 
-    def __init__(self, *, n_sweeps: int = 2, start: str = "ones") -> None:
+    def __init__(self, *, n_sweeps: int = 2, start: str = "zeros") -> None:
         self.n_sweeps = n_sweeps
         self.start = start
 
@@ -56,10 +56,10 @@ class BlockGraphCut(_BlockSearch):
     ----------
     n_sweeps : int, default=2
         Number of passes over all blocks, each in a new random order.
-    start : {"ones", "zeros"}, default="ones"
-        The values of all points before the first pass. With ones, as in the authors' code, the first blocks are solved
-        with all other points at +1. With zeros, only the blocks that have been solved already count, which gives a
-        lower objective.
+    start : {"zeros", "ones"}, default="zeros"
+        The values of all points before the first pass. With zeros, only the blocks that have been solved already count,
+        which gives a lower objective. With ones, as in the authors' code, the first blocks are solved with all other
+        points at +1.
     """
 
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
@@ -67,7 +67,10 @@ class BlockGraphCut(_BlockSearch):
 
 
 class ICM(_BlockSearch):
-    """Iterated conditional modes: Block GraphCut with blocks of one point. The paper's Block-GC-1."""
+    """Iterated conditional modes: Block GraphCut with blocks of one point. The paper's Block-GC-1, from its start."""
+
+    def __init__(self, *, n_sweeps: int = 2, start: str = "ones") -> None:
+        super().__init__(n_sweeps=n_sweeps, start=start)
 
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
         return single_blocks(len(affinity))

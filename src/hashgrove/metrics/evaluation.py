@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import as_columns, as_words, check_codes
+from hashgrove.codes import as_columns, check_codes
 from hashgrove.index import FlatIndex, Index
-from hashgrove.index.weighted import byte_tables, check_weights
-from hashgrove.metrics.ranking import (
-    count_by_class,
-    count_relevant,
-    count_weighted,
-    expected_average_precision,
-    expected_hits,
-    rank_by_id,
-    vote,
-)
-from hashgrove.metrics.relevance import Relevance
+from hashgrove.index.weighted import check_weights
+from hashgrove.metrics.collapse import count_distinct
+from hashgrove.metrics.passes import rank
+from hashgrove.metrics.ranking import vote
+from hashgrove.metrics.relevance import Relevance, labels_by_id
 from hashgrove.metrics.report import Report
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
-from hashgrove.runtime.threads import available_threads, chunks, run_tasks
+from hashgrove.runtime.threads import available_threads, chunks
 
 __all__ = ["TIES", "evaluate"]
 
-QUERIES_PER_CHUNK = 32
 QUERIES_PER_VOTE = 1024
-WEIGHTED_PER_CHUNK = 8  # fewer, since each query has histograms of 65,536 distances
 TIES = ("expected", "id")
 CONSTRAINTS: dict[str, Constraint] = {
     "k": Integer(1),
@@ -38,7 +29,6 @@ CONSTRAINTS: dict[str, Constraint] = {
     "exclude_self": Flag(),
     "knn": Integer(1, or_none=True),
 }
-SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
 def evaluate(
@@ -53,6 +43,7 @@ def evaluate(
     exclude_self: bool = False,
     knn: int | None = 50,
     weights: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Report:
     """Rank the whole database for each query by Hamming distance, and measure the rankings.
@@ -63,10 +54,12 @@ def evaluate(
         An index, or packed codes. The ids of packed codes are their row numbers.
     queries : uint8 array of shape (n_queries, n_bytes)
         Packed codes.
-    y_query, y_database : array-like of shape (n,), or tag matrix of shape (n, n_tags)
+    y_query, y_database : array-like of shape (n,), tag matrix of shape (n, n_tags), or a mapping for the database
         Class labels of any type (equal labels are relevant), or 0/1 tags, dense or scipy.sparse (items with at least
         ``min_shared`` tags in common are relevant). Row ``i`` of ``y_database`` belongs to row ``i`` of the packed
-        codes or, for an index, to row ``i`` of its ``codes``, which are in ascending order of the ids.
+        codes or, for an index, to row ``i`` of its ``codes``, which are in ascending order of the ids; give ``ids`` if
+        the labels are in another order. ``y_database`` may also be a mapping from ids to labels (or to rows of tags).
+        Labels of items that are not in the database are ignored.
     k : int
         Depth of precision@k.
     ties : {"expected", "id"}
@@ -81,6 +74,8 @@ def evaluate(
     weights : array of shape (n_queries, n_bits), optional
         Rank by weighted distances; see `FlatIndex.search_weighted`. Then ``ties`` must be "expected", and the
         classification error is not computed.
+    ids : array-like, optional
+        The ids of the items that the rows of ``y_database`` belong to. Every item of the database must be among them.
     n_jobs : int, optional
         Number of threads; None or -1 means all cores.
 
@@ -94,6 +89,12 @@ def evaluate(
     >>> report = evaluate(database, np.array([[0]], np.uint8), ["cat"], ["cat", "dog", "cat"], k=2)
     >>> round(report.map, 4), report.precision_at_k
     (0.8333, 0.5)
+
+    Labels by id:
+
+    >>> index = FlatIndex(database, ids=[30, 10, 20])
+    >>> evaluate(index, database[:1], ["cat"], {10: "dog", 20: "cat", 30: "cat"}, k=2).map == report.map
+    True
     """
     options = {"k": k, "ties": ties, "min_shared": min_shared, "exclude_self": exclude_self, "knn": knn}
     for name, value in options.items():
@@ -106,16 +107,18 @@ def evaluate(
     if amounts is not None and ties != "expected":
         raise ValueError(f"The 'ties' parameter must be 'expected' if weights are given. Got {ties!r} instead.")
     available_threads(n_jobs)
+    own_ids = database.ids if isinstance(database, Index) else np.arange(n_database)
+    y_database = labels_by_id(y_database, ids, own_ids)
     labels = Relevance.from_labels(y_query, y_database, lengths=(n_queries, n_database), min_shared=int(min_shared))
     left_out = np.arange(n_queries) if exclude_self else np.full(n_queries, -1)
     length = n_database - bool(exclude_self)
     k = min(int(k), length)
     depths = _depths(k, length)
 
-    average_precision, precision, totals, relevant = _rank(
-        as_columns(items), codes, labels, left_out, depths, ties=ties, length=length, weights=amounts, n_jobs=n_jobs
+    ranked = rank(
+        as_columns(items), codes, labels, left_out, depths, k, ties=ties, length=length, weights=amounts, n_jobs=n_jobs
     )
-    kept = ~np.isnan(average_precision)
+    kept = ~np.isnan(ranked.average_precision)
     if not kept.any():
         raise ValueError(
             "The 'y_query' parameter must give at least one query a relevant item in the database. "
@@ -128,12 +131,13 @@ def evaluate(
         index = database if isinstance(database, Index) else FlatIndex(items)
         wrong = _misclassified(index, codes, labels, left_out, knn=knn, n_jobs=n_jobs)
         knn_error = float(wrong[kept].mean())
-    curve = precision[kept].mean(axis=0)
-    first, last = np.flatnonzero(totals)[[0, -1]]
-    found, hits = totals.cumsum()[first : last + 1], relevant.cumsum()[first : last + 1]
+    curve = ranked.precision[kept].mean(axis=0)
+    first, last = np.flatnonzero(ranked.totals)[[0, -1]]
+    found, hits = ranked.totals.cumsum()[first : last + 1], ranked.relevant.cumsum()[first : last + 1]
     recall, radius_precision = hits / hits[-1], hits / found
+    classes, class_map = _by_class(ranked.average_precision[kept], labels, kept)
     return Report(
-        map=float(average_precision[kept].mean()),
+        map=float(ranked.average_precision[kept].mean()),
         precision_at_k=float(curve[np.searchsorted(depths, k)]),
         pr_area=_area(recall, radius_precision),
         knn_error=knn_error,
@@ -151,107 +155,23 @@ def evaluate(
         labels=labels.kind,
         min_shared=labels.min_shared or None,
         exclude_self=bool(exclude_self),
+        n_distinct=count_distinct(items),
+        tied_at_k=float(ranked.tied[kept].mean()),
+        classes=classes,
+        class_map=class_map,
         weighted=amounts is not None,
     )
 
 
-def _rank(
-    columns: NDArray[np.uint64],
-    codes: NDArray[np.uint8],
-    labels: Relevance,
-    left_out: NDArray[np.int64],
-    depths: NDArray[np.int64],
-    *,
-    ties: str,
-    length: int,
-    weights: NDArray[np.float64] | None,
-    n_jobs: int | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Measures of all rankings: average precision, precision at the depths, and pooled histograms of distances.
-
-    Average precision (n_queries,) is NaN for a query without a relevant item. The two histograms, of all items and of
-    the relevant ones, are summed over the other queries.
-    """
-    words = as_words(codes)
-    n_distances = 8 * codes.shape[1] + 1 if weights is None else 2**16
-    if weights is None:
-        count, n_rows = _counter(columns, words, labels, left_out), QUERIES_PER_CHUNK
-    else:
-        count, n_rows = _weighted_counter(columns, codes, weights, labels, left_out), WEIGHTED_PER_CHUNK
-    interval = np.searchsorted(depths, np.arange(length + 1)) if ties == "id" else np.empty(0, np.int64)
-
-    def rank_chunk(start: int, stop: int) -> tuple[Any, ...]:
-        part = slice(start, stop)
-        totals = np.empty((stop - start, n_distances), np.int64)
-        relevant = np.empty_like(totals)
-        count(part, totals, relevant)
-        n_relevant = relevant.sum(axis=1)
-        if ties == "expected":
-            average_precision = expected_average_precision(totals, relevant)
-            hits = expected_hits(totals, relevant, depths)
-        else:
-            ranks, seen = totals.cumsum(axis=1) - totals, relevant.cumsum(axis=1) - relevant
-            item = (columns, words[part], labels.columns, labels.queries[part], labels.min_shared, left_out[part])
-            sums, counts = np.zeros(stop - start), np.zeros((stop - start, len(depths)), np.int64)
-            rank_by_id(*item, ranks, seen, interval, sums, counts)
-            hits = counts.cumsum(axis=1)
-            average_precision = np.where(n_relevant > 0, sums / np.maximum(n_relevant, 1), np.nan)
-        kept = n_relevant > 0
-        return average_precision, hits / depths, totals[kept].sum(axis=0), relevant[kept].sum(axis=0)
-
-    parts = run_tasks(rank_chunk, chunks(len(codes), n_rows), n_jobs=n_jobs)
-    average_precision, precision, totals, relevant = zip(*parts, strict=True)
-    return (
-        np.concatenate(average_precision),
-        np.concatenate(precision),
-        np.sum(totals, axis=0),
-        np.sum(relevant, axis=0),
-    )
-
-
-def _counter(
-    columns: NDArray[np.uint64], words: NDArray[np.uint64], labels: Relevance, left_out: NDArray[np.int64]
-) -> Callable[[slice, NDArray[np.int64], NDArray[np.int64]], None]:
-    """A function that fills in the histograms of some of the queries.
-
-    For class labels the database is sorted by class, so that relevant items need no marks.
-    """
+def _by_class(
+    average_precision: NDArray[np.float64], labels: Relevance, kept: NDArray[np.bool_]
+) -> tuple[NDArray[Any] | None, NDArray[np.float64] | None]:
+    """The classes of the queries that were kept, and the mean average precision of each; None for tags."""
     if labels.kind == "tags":
-
-        def count(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
-            marks = labels.columns, labels.queries[part], labels.min_shared
-            count_relevant(columns, words[part], *marks, left_out[part], totals, relevant)
-
-        return count
-    order = np.argsort(labels.columns[0], kind="stable")
-    sorted_columns = np.ascontiguousarray(columns[:, order])
-    sorted_columns.flags.writeable = False  # like `columns`, so that kernels are compiled once
-    firsts, lasts = (np.searchsorted(labels.columns[0], labels.queries[:, 0], side=s, sorter=order) for s in SIDES)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    sorted_left_out = np.where(left_out < 0, -1, place[left_out])
-
-    def count_sorted(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
-        count_by_class(sorted_columns, words[part], firsts[part], lasts[part], sorted_left_out[part], totals, relevant)
-
-    return count_sorted
-
-
-def _weighted_counter(
-    columns: NDArray[np.uint64],
-    codes: NDArray[np.uint8],
-    weights: NDArray[np.float64],
-    labels: Relevance,
-    left_out: NDArray[np.int64],
-) -> Callable[[slice, NDArray[np.int64], NDArray[np.int64]], None]:
-    """The same as `_counter`, for weighted distances."""
-
-    def count(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
-        tables, _ = byte_tables(codes[part], weights[part])
-        marks = labels.columns, labels.queries[part], labels.min_shared
-        count_weighted(columns, tables, *marks, left_out[part], totals, relevant)
-
-    return count
+        return None, None
+    numbers, of_query = np.unique(labels.queries[kept, 0], return_inverse=True)
+    sums = np.bincount(of_query, weights=average_precision)
+    return labels.classes[numbers.astype(np.int64)], sums / np.bincount(of_query)
 
 
 def _misclassified(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from hashgrove.codes import MAX_BITS, as_columns, as_words, pack
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount
 
-__all__ = ["Relevance", "mark"]
+__all__ = ["Relevance", "labels_by_id", "mark"]
 
 ROWS_PER_CHUNK = 4096  # rows of a sparse tag matrix that are converted to dense ones at a time
 
@@ -23,13 +24,18 @@ class Relevance:
     """Labels of the queries and of the database as 64-bit words, in the form that `mark` reads.
 
     ``queries`` is uint64 (n_queries, n_words) and ``columns`` is uint64 (n_words, n_database). If ``min_shared`` is 0,
-    the only word is the number of the class; otherwise the words hold tags, one bit per tag.
+    the only word is the number of the class, its place in ``classes``; otherwise the words hold tags, one bit per tag.
     """
 
     queries: NDArray[np.uint64]
     columns: NDArray[np.uint64]
     min_shared: int
-    n_classes: int
+    classes: NDArray[Any]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes among queries and database; 0 for tags."""
+        return len(self.classes)
 
     @property
     def kind(self) -> str:
@@ -73,7 +79,62 @@ class Relevance:
                 f"Got {n_tags} instead; for class labels, pass a 1-D array."
             )
         query_words = as_words(_pack_tags(y_query, "y_query"))
-        return cls(query_words, as_columns(_pack_tags(y_database, "y_database")), min_shared, 0)
+        return cls(query_words, as_columns(_pack_tags(y_database, "y_database")), min_shared, np.empty(0))
+
+
+def labels_by_id(y_database: Any, ids: ArrayLike | None, own_ids: NDArray[Any]) -> Any:
+    """Labels in the order of the items of a database, from labels that come with their ids.
+
+    Parameters
+    ----------
+    y_database : mapping from ids to labels, or labels of any kind
+    ids : array-like, optional
+        The ids of the rows of ``y_database``. Without them, labels that are no mapping are returned as they are.
+    own_ids : array of shape (n,)
+        The ids of the items.
+
+    Returns
+    -------
+    y_database : one label or row of tags per item
+
+    Examples
+    --------
+    >>> labels_by_id({7: "cat", 5: "dog"}, None, np.array([5, 7])).tolist()
+    ['dog', 'cat']
+    >>> labels_by_id(np.array(["cat", "dog", "cow"]), [7, 5, 6], np.array([5, 7])).tolist()
+    ['dog', 'cat']
+    """
+    by_mapping = isinstance(y_database, Mapping)
+    if by_mapping and ids is not None:
+        raise ValueError("The 'ids' parameter must not be given together with a mapping from ids to labels. Got both.")
+    if not by_mapping and ids is None:
+        return y_database
+    known = np.asarray(ids).tolist() if ids is not None else list(y_database)
+    place = {item: row for row, item in enumerate(known)}
+    if len(place) != len(known):
+        raise ValueError("The 'ids' parameter must have no duplicates. Got an id twice instead.")
+    if ids is not None and len(known) != _n_rows(y_database):
+        raise ValueError(
+            f"The 'ids' parameter must have one id for each of the {_n_rows(y_database)} rows of 'y_database'. "
+            f"Got {len(known)} instead."
+        )
+    missing = [item for item in own_ids.tolist() if item not in place]
+    if missing:
+        raise ValueError(
+            f"The 'y_database' parameter must have a label for every item of the database. Got none for the id "
+            f"{missing[0]!r} and {len(missing) - 1:,} others."
+        )
+    rows = [place[item] for item in own_ids.tolist()]
+    if isinstance(y_database, Mapping):
+        values = list(y_database.values())
+        return np.asarray([values[row] for row in rows])
+    if sparse.issparse(y_database):
+        return y_database.tocsr()[rows]
+    return np.asarray(y_database)[rows]
+
+
+def _n_rows(y: Any) -> int:
+    return int(y.shape[0]) if hasattr(y, "shape") else len(y)
 
 
 @kernel
@@ -139,7 +200,7 @@ def _from_classes(y_query: NDArray[Any], y_database: NDArray[Any]) -> Relevance:
     words = numbers.reshape(-1).astype(np.uint64)
     words.flags.writeable = False  # like the words of tags, so that kernels are compiled once
     n_queries = len(y_query)
-    return Relevance(words[:n_queries, None], words[None, n_queries:], 0, len(classes))
+    return Relevance(words[:n_queries, None], words[None, n_queries:], 0, classes)
 
 
 def _pack_tags(y: Any, name: str) -> NDArray[np.uint8]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.metrics.collapse import collapse_warning
+
 __all__ = ["Report"]
 
 
@@ -33,6 +35,11 @@ class Report:
         Fraction of queries whose class is not the majority class of the ``knn`` nearest items. For both values of
         ``ties`` these are ranked by distance and then by id. Of classes with equally many votes, the one whose
         nearest item comes first wins. None if it was not computed, and for tags.
+    classes, class_map : arrays or None
+        The classes of the queries, in ascending order, and the mean average precision of the queries of each. None
+        for tags.
+    macro_map : float or None
+        Mean of ``class_map``: every class counts the same, however many queries it has. None for tags.
     precision_depths, precision_curve : arrays
         Mean precision among the first 1, 2, 5, 10, 20, 50, ... items, up to the whole ranking. ``k`` is one of the
         depths.
@@ -44,6 +51,12 @@ class Report:
         Number of queries, and how many of them have no relevant item.
     n_database : int
         Number of items in the database.
+    n_distinct : int
+        Number of different codes in the database. Items that were trained on often share one code per class; see
+        `warning`.
+    tied_at_k : float
+        Mean number of items at the distance of the k-th item, itself included. Where it is large, which of them are
+        among the first ``k`` is arbitrary.
     k : int
         Depth of ``precision_at_k``: the value asked for, or the length of the ranking if that is smaller.
     knn : int or None
@@ -78,31 +91,60 @@ class Report:
     labels: str
     min_shared: int | None
     exclude_self: bool
+    n_distinct: int
+    tied_at_k: float
+    classes: NDArray[Any] | None = None
+    class_map: NDArray[np.float64] | None = None
     weighted: bool = False
 
+    @property
+    def macro_map(self) -> float | None:
+        """Mean of ``class_map``; None for tags."""
+        return None if self.class_map is None else float(self.class_map.mean())
+
+    @property
+    def warning(self) -> str | None:
+        """What to do if the codes of the database have collapsed; None if they have not."""
+        return collapse_warning(self.n_database, self.n_distinct)
+
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name, with arrays as lists, so that `json.dumps` can write them."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        """All fields by name, with arrays as lists, so that `json.dumps` can write them; and the macro MAP."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)} | {"macro_map": self.macro_map}
+        values = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        if values["classes"] is not None:
+            plain = (bool, int, float, str)
+            values["classes"] = [label if isinstance(label, plain) else str(label) for label in values["classes"]]
+        return values
 
     def __str__(self) -> str:
         relevant = "same class" if self.labels == "classes" else f"at least {self.min_shared} shared tags"
         ties = "expected over their orders" if self.ties == "expected" else "by id"
-        rows = [
-            ("MAP", self.map),
+        rows = [("MAP", self.map)]
+        if self.macro_map is not None and self.class_map is not None:
+            rows.append((f"macro MAP ({_count(len(self.class_map), 'class', 'classes')})", self.macro_map))
+        rows += [
             (f"precision@{self.k}", self.precision_at_k),
             ("precision-recall area", self.pr_area),
         ]
         if self.knn_error is not None:
             rows.append((f"{self.knn}-NN error", self.knn_error))
         lines = [f"{name:<22} {value:.4f}" for name, value in rows]
-        lines.append(f"{self.n_queries:,} queries on {self.n_database:,} items; relevant: {relevant}; ties: {ties}")
+        queries = _count(self.n_queries, "query", "queries")
+        lines.append(f"{queries} on {self.n_database:,} items; relevant: {relevant}; ties: {ties}")
+        tied = f"{self.tied_at_k:,.1f} items tie at rank {self.k} with the item there, on average"
+        lines.append(f"{_count(self.n_distinct, 'distinct code', 'distinct codes')}; {tied}")
         if self.weighted:
             lines.append("the bits of each query counted with weights")
         if self.exclude_self:
             lines.append("each query was left out of its own ranking")
         if self.n_without_relevant:
-            queries, were = ("query", "was") if self.n_without_relevant == 1 else ("queries", "were")
-            left_out = f"{self.n_without_relevant:,} {queries} without a relevant item {were}"
-            lines.append(f"{left_out} left out of all measures")
+            were = "was" if self.n_without_relevant == 1 else "were"
+            left_out = _count(self.n_without_relevant, "query", "queries")
+            lines.append(f"{left_out} without a relevant item {were} left out of all measures")
+        if self.warning is not None:
+            lines.append(f"warning: {self.warning}")
         return "\n".join(lines)
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"

@@ -132,12 +132,14 @@ class OneOf(Constraint):
 class Flag(Constraint):
     """True or False."""
 
+    or_none: bool = False
+
     def allows(self, value: Any) -> bool:
-        """Whether ``value`` is a bool."""
-        return isinstance(value, bool | np.bool_)
+        """Whether ``value`` is a bool, or None where that is allowed."""
+        return self.or_none if value is None else isinstance(value, bool | np.bool_)
 
     def __str__(self) -> str:
-        return "True or False"
+        return "True, False or None" if self.or_none else "True or False"
 
 
 @dataclass(frozen=True)

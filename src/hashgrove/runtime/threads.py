@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-__all__ = ["available_threads", "chunks", "interruptible", "run_tasks"]
+__all__ = ["available_threads", "chunks", "has_abandoned_calls", "interruptible", "run_tasks", "run_within"]
+
+LIMITED = "hashgrove-limited"  # name of the threads of `run_within`
+GRACE_SECONDS = 2.0  # that a call which is asked to stop gets to do so
 
 
 def available_threads(n_jobs: int | None = None) -> int:
@@ -74,6 +78,45 @@ def run_tasks(
             if not helper.cancel():  # a helper that has not started yet has nothing left to do
                 helper.result()
     return results
+
+
+def run_within(seconds: float | None, function: Callable[[], Any], *, stop: Callable[[], object] = lambda: None) -> Any:
+    """Call ``function`` and return its result; raise TimeoutError if it takes longer than so many seconds.
+
+    Nothing can end a thread from outside, so ``stop`` asks the function to end, and the caller waits shortly for that.
+    Ctrl-C works meanwhile, even if the function is compiled and would not notice it. ``None`` means no limit.
+
+    >>> run_within(5.0, lambda: 42)
+    42
+    """
+    if seconds is None:
+        return function()
+    result: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=work, name=LIMITED, daemon=True).start()  # it does not keep the process alive
+    try:
+        return result.result(timeout=min(seconds, threading.TIMEOUT_MAX))
+    except BaseException:
+        stop()
+        wait([result], timeout=GRACE_SECONDS)
+        raise
+
+
+def has_abandoned_calls() -> bool:
+    """Whether a call that `run_within` gave up is still at work.
+
+    Compiled code that returns while Python exits may abort the process; such a program should end with ``os._exit``.
+
+    >>> has_abandoned_calls()
+    False
+    """
+    return any(thread.name == LIMITED for thread in threading.enumerate())
 
 
 @contextmanager

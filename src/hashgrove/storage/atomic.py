@@ -78,12 +78,8 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
     try:
         mode = check_replaceable(path)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    except OSError as error:
-        raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
-    _remove_stale(target.parent)
-    try:
-        with open(handle, "wb") as file:
+        _remove_stale(target.parent)
+        with open(temporary, "xb") as file:
             if mode is not None:
                 os.chmod(temporary, stat.S_IMODE(mode))
             yield file
@@ -93,8 +89,8 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
-        # An error of the disk names no file: "No space left on device". One that does is about another file.
-        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+        # An error of the disk names no file: "No space left on device". One that names another is about that file.
+        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary), path, os.fspath(path)):
             raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror or one_line(error)}") from error
         raise
     _sync_folder(target.parent)

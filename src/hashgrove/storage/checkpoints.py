@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,14 @@ from scipy import sparse
 
 from hashgrove.encoders import ENCODERS, Encoder, encoder_name
 from hashgrove.storage import modelfile
+from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["Checkpoint", "Progress", "fingerprint"]
 
 ROWS_PER_UPDATE = 4096
+MAX_TEXT = 100  # characters of a text in a record
+MAX_NUMBER = 2**53  # of a record: counts, shares and seconds are far below
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class Progress:
         The hash functions of all bits so far.
     bits : int8 array of shape (n_learned, n_points)
         What the next bit sees of them: -1 or +1 for each training point.
-    records : list of dict
+    records : list
         The history, one record per bit.
     seed : int
         Seed of the fit.
@@ -40,7 +43,7 @@ class Progress:
 
     encoder: Encoder
     bits: NDArray[np.int8]
-    records: list[dict[str, Any]]
+    records: list[Any]
     seed: int
 
 
@@ -64,8 +67,7 @@ class Checkpoint:
         header = {
             "fingerprint": self.fingerprint,
             "encoder": encoder_name(progress.encoder),
-            "n_points": progress.bits.shape[1],
-            "records": progress.records,
+            "records": [asdict(record) for record in progress.records],
             "seed": progress.seed,
         }
         arrays = {f"encoder.{name}": array for name, array in progress.encoder.arrays().items()}
@@ -73,8 +75,16 @@ class Checkpoint:
         arrays["bits"] = np.packbits(progress.bits > 0, axis=1)
         modelfile.write(self.path, kind="checkpoint", header=header, arrays=arrays)
 
-    def read(self) -> Progress | None:
-        """What the file holds, or None if there is no file; the file is untrusted and is checked."""
+    def read(self, *, shape: tuple[int, int], record: type[Any]) -> Progress | None:
+        """What the file holds, or None if there is no file; the file is untrusted and is checked.
+
+        Parameters
+        ----------
+        shape : (int, int)
+            Number of training points, and of their features.
+        record : dataclass
+            What the history consists of; all of its fields are numbers or short texts.
+        """
         if not os.path.exists(self.path):
             return None
         name = os.fspath(self.path)
@@ -83,18 +93,40 @@ class Checkpoint:
             raise ModelFileError(
                 f"{name}: a checkpoint of other data or other parameters. Remove it, or choose another file."
             )
+        n_points, n_features = shape
         try:
             packed = arrays.pop("bits")
             learned = {key.removeprefix("encoder."): array for key, array in arrays.items()}
             encoder = ENCODERS[header["encoder"]].from_arrays(learned)
-            n_points, records, seed = header["n_points"], header["records"], header["seed"]
             expected = encoder.n_bits, -(-n_points // 8)
-            if packed.dtype != np.uint8 or packed.shape != expected or len(records) != encoder.n_bits:
-                raise ValueError(f"it must hold {expected[0]} bits of {n_points} points")
+            if packed.dtype != np.uint8 or packed.shape != expected or encoder.n_features != n_features:
+                raise ValueError(f"it must hold {expected[0]} bits of {n_points} points with {n_features} features")
             bits = np.unpackbits(packed, axis=1, count=n_points).astype(np.int8) * np.int8(2) - np.int8(1)
-            return Progress(encoder, bits, list(records), int(seed))
+            records = [_record(record, values) for values in header["records"]]
+            if len(records) != encoder.n_bits:
+                raise ValueError(f"it must hold {encoder.n_bits} records")
+            return Progress(encoder, bits, records, _seed(header["seed"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{name}: damaged: {error}") from error
+            raise ModelFileError(f"{name}: damaged: {one_line(error)}") from error
+
+
+def _record(kind: Any, values: Any) -> Any:
+    """A record of the history from its values: short texts where the dataclass says so, numbers elsewhere."""
+    if not isinstance(values, dict):
+        raise ValueError("its records must be named values")
+    texts = {field.name for field in fields(kind) if field.type in (str, "str")}
+    for name, value in values.items():
+        is_number = type(value) in (int, float) and abs(value) < MAX_NUMBER
+        is_text = isinstance(value, str) and len(value) < MAX_TEXT
+        if not (is_text if name in texts else is_number):
+            raise ValueError("its records must be numbers and short texts")
+    return kind(**values)
+
+
+def _seed(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise ValueError("its seed must be an integer from 0 to 2^32 - 1")
+    return value
 
 
 def fingerprint(parameters: Mapping[str, Any], *data: Any) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "plain", "rebuild", "save"]
 
+MAX_TEXT = 10_000  # characters of a parameter; Python's parser takes hundreds of bytes for each of them
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
 
@@ -31,6 +32,7 @@ def save(
     *,
     hasher: str,
     parameters: Mapping[str, Any],
+    notes: Mapping[str, Any] | None = None,
     features: FeatureExtractor | None = None,
 ) -> None:
     """Write an encoder to one file, atomically; `load` reads it.
@@ -45,6 +47,8 @@ def save(
         Name of the class that learned it.
     parameters : dict
         The parameters it was learned with. They are for information only.
+    notes : dict, optional
+        What else there is to say about how it was learned; JSON values.
     features : FeatureExtractor, optional
         The fitted extractor of the features. With it, the file can turn images into codes.
     """
@@ -58,6 +62,8 @@ def save(
         "n_features": encoder.n_features,
         "parameters": {name: plain(value) for name, value in sorted(parameters.items())},
     }
+    if notes:
+        header["learned"] = dict(notes)
     if features is not None:
         from hashgrove.features import ImageEncoder
 
@@ -120,9 +126,11 @@ def rebuild(text: str, known: Mapping[str, Any]) -> Any:
     Fraction(1, 3)
     """
     try:
+        if len(text) > MAX_TEXT:
+            raise ValueError(f"longer than {MAX_TEXT} characters")
         return _evaluate(ast.parse(text, mode="eval").body, known)
     except (SyntaxError, KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{text!r} cannot be made again from its text") from error
+        raise ValueError(f"{text[:100]!r} cannot be made again from its text.") from error
 
 
 def _evaluate(node: ast.expr, known: Mapping[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from typing import IO, Any
 
@@ -14,6 +15,8 @@ from hashgrove.storage.formats import FileError, Table, check_fits_memory, liste
 __all__ = ["read_csv", "read_parquet"]
 
 ROWS_PER_BATCH = 2**16  # rows of a .parquet file that are decoded at a time
+MAX_LINE = 2**20  # characters of a line of a .csv file; its fields take up to 50 times as many bytes
+SPARE_BYTES = 2**26  # memory that the labels of any .csv file may take, besides 64 times its size
 
 
 def _column_index(name: str, names: list[str], column: str | int) -> int:
@@ -59,10 +62,31 @@ def _csv_header(name: str, file: IO[str]) -> tuple[list[str], int]:
     return [str(number) for number in range(len(first))], 0
 
 
+def _check_lines(name: str, file: IO[str]) -> None:
+    """Refuse a line that is so long that its fields alone would fill the memory."""
+    longest = max(map(len, file), default=0)
+    if longest > MAX_LINE:
+        raise FileError(
+            f"{name}: must have lines of at most {MAX_LINE} characters. Got one of {longest}; use .npy or .parquet."
+        )
+
+
+def _check_labels(name: str, *, rows: int, width: int, limit: int | None = None) -> None:
+    """Refuse text labels of which each would take as much memory as the longest, if that is too much."""
+    size = 4 * rows * width  # numpy has four bytes per character, and one width for all
+    check_fits_memory(name, size)
+    if limit is not None and size > limit:
+        raise FileError(
+            f"{name}: must have labels that take at most {limit} bytes. Got {rows}, the longest of {width} characters."
+        )
+
+
 def read_csv(name: str, column: str | int | None, only_column: bool) -> Table:
     """Read a .csv file; the parameters are those of `hashgrove.storage.matrices.read`."""
     codes: dict[str, int] = {}
     try:
+        with open(name, encoding="utf-8-sig") as file:
+            _check_lines(name, file)
         with open(name, encoding="utf-8-sig", newline="") as file:
             names, skipped = _csv_header(name, file)
             file.seek(0)
@@ -88,6 +112,8 @@ def read_csv(name: str, column: str | int | None, only_column: bool) -> Table:
         return matrix, None
     if "" in codes:
         raise FileError(f"{name}: must have a label in every row of column {column!r}. Got an empty one.")
+    limit = SPARE_BYTES + 64 * os.path.getsize(name)
+    _check_labels(name, rows=max(len(matrix), len(codes)), width=max(map(len, codes)), limit=limit)
     return np.delete(matrix, index, axis=1), _typed(list(codes))[matrix[:, index].astype(np.intp)]
 
 
@@ -163,6 +189,7 @@ def _arrow_to_numpy(what: str, column: Any) -> NDArray[Any]:
     if column.null_count:
         raise FileError(f"{what} must have no missing values. Got {column.null_count}.")
     if types.is_string(column.type) or types.is_large_string(column.type):
+        _check_labels(what, rows=len(column), width=compute.max(compute.utf8_length(column)).as_py() or 0)
         return np.array(column.to_pylist(), dtype=str)
     if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
         raise FileError(f"{what} must hold numbers or text. Got {column.type} instead.")

@@ -106,7 +106,7 @@ class Affinity:
         At most ``n_similar`` similar and ``n_dissimilar`` dissimilar points are drawn per point; ``None`` means all.
         """
         return cls.from_classes(
-            read_classes(y), n_similar=n_similar, n_dissimilar=n_dissimilar, random_state=random_state, n_jobs=n_jobs
+            read_classes(y)[0], n_similar=n_similar, n_dissimilar=n_dissimilar, random_state=random_state, n_jobs=n_jobs
         )
 
     @classmethod

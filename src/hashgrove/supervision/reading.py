@@ -39,13 +39,14 @@ def is_tags(y: Any) -> bool:
     return array.ndim == 2 and array.shape[1] > 1
 
 
-def read_classes(y: Any, *, unlabelled: Any = None) -> NDArray[np.int64]:
+def read_classes(y: Any, *, unlabelled: Any = None) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
     """Turn class labels of any single type into numbers from 0, with -1 for points without a label.
 
-    A label is missing if it is None, NaN or pandas' NA, or equal to ``unlabelled``.
+    A label is missing if it is None, NaN or pandas' NA, or equal to ``unlabelled``. Also returns the labels that the
+    numbers stand for.
 
     >>> read_classes(["cat", "dog", None, "cat"])
-    array([ 0,  1, -1,  0])
+    (array([ 0,  1, -1,  0]), ('cat', 'dog'))
     """
     y = _as_array(y)
     if y.ndim == 2 and y.shape[1] == 1:
@@ -63,7 +64,7 @@ def read_classes(y: Any, *, unlabelled: Any = None) -> NDArray[np.int64]:
         )
     numbers = np.full(len(y), UNLABELLED, np.int64)
     numbers[known] = classes
-    return numbers
+    return numbers, tuple(names.tolist())
 
 
 def read_tags(tags: Any, *, unlabelled: Any = None) -> tuple[sparse.csr_array, NDArray[np.bool_]]:

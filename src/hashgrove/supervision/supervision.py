@@ -7,22 +7,19 @@ stored for labels and tags. Methods ask for parts of it, products with it, or a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sized
 from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.threads import chunks
 from hashgrove.supervision.affinity import ROWS_PER_CHUNK, Affinity
-from hashgrove.supervision.reading import UNLABELLED, is_tags, read_classes, read_pairs, read_tags, read_triplets
+from hashgrove.supervision.reading import UNLABELLED
 from hashgrove.supervision.similarity import ClassSimilarity, DenseSimilarity, Similarity
 
-__all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]
+__all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Supervision", "Tags"]
 
 MIN_SHARED = 2  # number of tags that similar points share, for methods without a min_shared parameter; as in the paper
 
@@ -53,6 +50,10 @@ class Supervision(ABC):
     @abstractmethod
     def indicator(self) -> NDArray[np.float64]:
         """One column per class or tag, which is 1 for the points that have it; ValueError for pairs."""
+
+    @abstractmethod
+    def truth(self) -> tuple[Any, dict[str, Any]]:
+        """The labels as `hashgrove.evaluate` takes them, and its options that go with them; ValueError for pairs."""
 
     @abstractmethod
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
@@ -93,6 +94,8 @@ class ClassLabels(Supervision):
     ----------
     classes : int64 array of shape (n,)
         Class numbers from 0; -1 for points without a label.
+    names : tuple
+        The label that each number stands for; empty if nobody said.
 
     Examples
     --------
@@ -103,6 +106,7 @@ class ClassLabels(Supervision):
 
     classes: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None
+    names: tuple[Any, ...] = ()
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -119,11 +123,15 @@ class ClassLabels(Supervision):
 
     def subset(self, rows: NDArray[Any]) -> ClassLabels:
         """The labels of these points."""
-        return ClassLabels(self.classes[rows], _rows_of(self.weights, rows))
+        return ClassLabels(self.classes[rows], _rows_of(self.weights, rows), self.names)
 
     def indicator(self) -> NDArray[np.float64]:
         """One column per class, which is 1 for the points of this class."""
         return (self.classes[:, None] == np.arange(self.n_classes)).astype(np.float64)
+
+    def truth(self) -> tuple[Any, dict[str, Any]]:
+        """The class numbers."""
+        return self.classes, {}
 
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """+1 for points of the same class, -1 for points of different classes, 0 for points without a label."""
@@ -177,6 +185,10 @@ class Tags(Supervision):
     def indicator(self) -> NDArray[np.float64]:
         """One column per tag, which is 1 for the points that have it."""
         return np.asarray(self.tags.toarray())
+
+    def truth(self) -> tuple[Any, dict[str, Any]]:
+        """The tag matrix, and how many shared tags make points similar."""
+        return self.tags, {"min_shared": self.min_shared}
 
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """+1 for points that share enough tags, -1 for others, 0 for points with unknown tags."""
@@ -238,12 +250,20 @@ class Pairs(Supervision):
         """Raise ValueError, since pairs have no labels."""
         raise ValueError("This method needs class labels or tags as y. Got pairs, which have no labels.")
 
+    def truth(self) -> tuple[Any, dict[str, Any]]:
+        """Raise ValueError, since pairs have no labels."""
+        return self.indicator(), {}
+
     def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
         """+1 and -1 for known pairs, 0 for all others."""
         rows, columns = np.asarray(rows), np.asarray(columns)
         S = self.matrix[rows][:, columns].toarray()
         S[rows[:, None] == columns] = 1.0
         return S
+
+    def similar_pairs(self) -> sparse.csr_array:
+        """The matrix of similar pairs: 1 for each of them, in both orders."""
+        return sparse.csr_array(self.matrix > 0, dtype=np.float64)
 
     def check_pairs(self) -> None:
         """Raise ValueError unless there are pairs of both kinds."""
@@ -254,53 +274,6 @@ class Pairs(Supervision):
     def affinity(self, **draws: Any) -> Affinity:
         """Draw from the known pairs of each point, or return the affinity that the user gave."""
         return Affinity.from_signs(self.matrix, **draws) if self.given is None else self.given
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a user passed to `fit` to learn from, before it is read. One of the first three fields must be set."""
-
-    y: Any = None
-    affinity: Any = None
-    triplets: Any = None
-    unlabelled: Any = None
-    sample_weight: Any = None
-
-    def read(self, X: Sized, *, min_shared: int, method: str) -> Supervision:
-        """The supervision of the rows of ``X``; raises ValueError if the target cannot be used."""
-        given = [name for name in ("y", "affinity", "triplets") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"Only one of y, affinity and triplets can be learned from. Got {' and '.join(given)}.")
-        if not given:
-            raise ValueError(
-                f"This {method} estimator requires y to be passed, but the target y is None. "
-                "Pass class labels or tags as y, pairs as affinity, or triplets."
-            )
-        n_points = X.shape[0] if hasattr(X, "shape") else len(X)
-        weights = (
-            None
-            if self.sample_weight is None
-            else _check_sample_weight(self.sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        )
-        if weights is not None:
-            if not weights.any():
-                raise ValueError("The 'sample_weight' parameter must have a weight above 0. Got zeros only.")
-            weights = weights / weights.mean()
-        if self.y is None:
-            return self._read_pairs(X, n_points, weights)
-        check_consistent_length(X, self.y)
-        if not is_tags(self.y):
-            return ClassLabels(read_classes(self.y, unlabelled=self.unlabelled), weights)
-        Integer(1).check("min_shared", min_shared)
-        return Tags(*read_tags(self.y, unlabelled=self.unlabelled), int(min_shared), weights)
-
-    def _read_pairs(self, X: Sized, n_points: int, weights: NDArray[np.float64] | None) -> Pairs:
-        if self.triplets is not None:
-            return Pairs(read_triplets(self.triplets, n_points=n_points), weights=weights)
-        if isinstance(self.affinity, Affinity):
-            check_consistent_length(X, self.affinity)
-            return Pairs(self.affinity.signs(), self.affinity, weights)
-        return Pairs(read_pairs(self.affinity, n_points=n_points), weights=weights)
 
 
 def _rows_of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:

@@ -1,0 +1,64 @@
+"""What every round of boosting needs: the binned training rows, and how a tree is grown on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.functions.levels import KeptHistograms
+from hashgrove.functions.tree import Leaves, Tree, grow
+
+__all__ = ["BinnedData", "Growth", "node_tables"]
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedData:
+    """Training rows in 256 bins per feature, one row of ``bins`` per feature, and the binning that made them."""
+
+    bins: NDArray[np.uint8]
+    low: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    n_jobs: int | None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How trees are boosted: the parameters of `hashgrove.functions.boosting.BoostedTrees` that all leaves share."""
+
+    max_depth: int
+    n_features: int
+    subset: str
+    trimming: float
+    early_stopping: bool
+    seeds: NDArray[np.uint64]
+    memory: KeptHistograms = field(default_factory=KeptHistograms)
+
+    def tree(
+        self, data: BinnedData, index: NDArray[np.uint32], values: NDArray[Any], leaves: Leaves, seed: np.uint64
+    ) -> Tree:
+        """One tree on the examples of one round."""
+        return grow(
+            data.bins,
+            index,
+            values,
+            leaves=leaves,
+            max_depth=self.max_depth,
+            n_features=self.n_features,
+            subset=self.subset,
+            seed=seed,
+            memory=self.memory,
+            n_jobs=data.n_jobs,
+        )
+
+
+def node_tables(trees: list[Tree]) -> dict[str, NDArray[Any]]:
+    """The node tables of several trees of one bit, joined, as the encoders of trees have them."""
+    sizes = [len(tree.value) for tree in trees]
+    return {
+        "bit_ptr": np.array([0, len(trees)], np.int32),
+        "tree_ptr": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
+        **{name: np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree._fields},
+    }

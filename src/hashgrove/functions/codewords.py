@@ -1,0 +1,80 @@
+"""The codes that step 1 inferred for the training rows, and the code word of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from hashgrove.codes import pack, unpack
+from hashgrove.encoders import Encoder, Mixed
+from hashgrove.supervision import ClassLabels, Supervision
+
+__all__ = ["Codewords", "inferred_codes"]
+
+
+def inferred_codes(
+    inferred: Sequence[NDArray[np.int8]], encoder: Encoder, X: NDArray[Any], *, n_jobs: int | None
+) -> NDArray[np.uint8]:
+    """Packed codes of the inferred values, -1 or +1 for each bit and row; generic bits are those of the rows.
+
+    ``encoder`` is what `spread` gave, if there are generic bits.
+    """
+    bits = np.stack(inferred, axis=1) > 0
+    if encoder.n_bits > bits.shape[1]:
+        assert isinstance(encoder, Mixed)
+        is_generic = encoder.source == 1
+        whole = np.empty((len(bits), encoder.n_bits), bool)
+        whole[:, ~is_generic] = bits
+        whole[:, is_generic] = unpack(encoder.parts[1].encode(X, n_jobs=n_jobs), n_bits=int(is_generic.sum()))
+        bits = whole
+    return pack(bits)
+
+
+@dataclass(frozen=True, eq=False)
+class Codewords:
+    """One code per class.
+
+    Attributes
+    ----------
+    classes : tuple
+        The labels.
+    codes : uint8 array of shape (n_classes, n_bytes)
+
+    Examples
+    --------
+    >>> labels = ClassLabels(np.array([0, 0, 0, 1]), names=("cat", "dog"))
+    >>> words = Codewords.of(np.array([[1], [3], [3], [0]], np.uint8), labels)
+    >>> words.of_labels(["dog", "cat"]).tolist()
+    [[0], [3]]
+    """
+
+    classes: tuple[Any, ...]
+    codes: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.uint8], supervision: Supervision) -> Codewords:
+        """The majority of the codes of each class, bit by bit; no code words for tags and pairs."""
+        if not isinstance(supervision, ClassLabels):
+            return cls((), np.empty((0, codes.shape[1]), np.uint8))
+        signs = np.where(unpack(codes, n_bits=8 * codes.shape[1]), np.float32(1), np.float32(-1))
+        member = sparse.csr_array(supervision.indicator().astype(np.float32))
+        return cls(supervision.names, pack(np.asarray(member.T @ signs) > 0))
+
+    def of_labels(self, y: ArrayLike) -> NDArray[np.uint8]:
+        """The code word of each label in ``y``."""
+        if not self.classes:
+            raise ValueError(
+                "codewords needs a hasher that was fitted with class labels. This one was fitted with tags or pairs; "
+                "inferred_codes_ has the inferred code of each training row."
+            )
+        number = {name: k for k, name in enumerate(self.classes)}
+        labels = np.asarray(y).tolist()
+        unknown = [label for label in labels if label not in number]
+        if unknown:
+            raise ValueError(f"The 'y' parameter must have labels that were in training. Got {unknown[0]!r} instead.")
+        return self.codes[[number[label] for label in labels]]

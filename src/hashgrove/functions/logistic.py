@@ -1,0 +1,180 @@
+"""Logistic boosting with real leaves (Newton steps): F is half the log-odds of a bit, the sum of the leaves of a row.
+
+Sums of gradients and curvatures are whole numbers, and everything else is computed for each row by itself, so the trees
+do not depend on the number of threads. At the end the leaves of a bit become whole numbers of one byte; the bit that
+training gives is computed from these, and so equals what the encoder gives.
+"""
+
+from __future__ import annotations
+
+from math import factorial, log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.encoders.binned_trees import BinnedTrees
+from hashgrove.encoders.leaf_trees import MAX_LEAF, MAX_SUM
+from hashgrove.functions.base import is_constant
+from hashgrove.functions.binned import BinnedData
+from hashgrove.functions.newton_leaves import NewtonLeaves
+from hashgrove.functions.shapes import Shape
+from hashgrove.functions.trimming import DROPPED_BITS, heavy_limit
+from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.threads import chunks, run_tasks
+
+__all__ = ["logistic_boosting"]
+
+ROWS_PER_CHUNK = 2**14
+RADIX = 128  # a digit is a leaf of one byte
+BLOCK = 1024  # rows whose probabilities are computed together
+MASS = float(2**30)  # of the gradients of one round, in fixed point
+LARGEST_POWER = np.float32(60)  # the odds of a row are taken from 2^-60 to 2^60
+POWER = np.float32(2 / log(2))  # exp(2 F) = 2^(POWER F)
+ROUNDING = np.float32(1.5 * 2**23)  # adding and subtracting it rounds a float32 to a whole number
+EXP2 = tuple(np.float32(log(2) ** k / factorial(k)) for k in range(7))  # series of 2^x, accurate to 1e-7 for |x| <= 1/2
+
+
+def logistic_boosting(
+    data: BinnedData,
+    z: NDArray[np.int8],
+    weights: NDArray[np.float64] | None,
+    shape: Shape,
+    *,
+    learning_rate: float,
+    regularisation: float,
+    min_hessian: float,
+    start: NDArray[np.float64] | None = None,
+) -> BinnedTrees:
+    """Boost trees for one bit, whose scores are added to F; F begins at ``start``, or at 0."""
+    if start is None and is_constant(z):
+        return _encoder(data, shape, [shape.constant(float(z[0]))])
+    n = len(z)
+    w = np.ones(n, np.float32) if weights is None else _of_mean_one(weights)
+    F = np.zeros(n, np.float32) if start is None else start.astype(np.float32)
+    g, half = np.empty(n, np.float32), np.empty(n, np.float32)
+    _gradients(z, w, F, g, half)
+    trees: list[Any] = []
+    for seed in shape.growth.seeds:
+        scale, index, values = _pack(z, g, g.view(np.int32), half, shape.growth.trimming)
+        if scale == 0:  # every row is certain
+            break
+        leaves = NewtonLeaves(regularisation * scale / 2, min_hessian * scale / 2)
+        tree = shape.grow(data, index, values, leaves, seed)
+        shape.values(tree)[:] *= learning_rate
+        trees.append(tree)
+        arguments = _leaf_numbers(data, shape, tree), shape.values(tree).astype(np.float32), z, w, F, g, half
+        tasks = [(*arguments, *rows) for rows in chunks(n, ROWS_PER_CHUNK)]
+        wrong = sum(run_tasks(_add_leaves, tasks, n_jobs=data.n_jobs))
+        if shape.growth.early_stopping and wrong == 0:
+            break
+    return _encoder(data, shape, trees or [shape.constant(0.0)])
+
+
+def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Weights rescaled to mean 1; equal weights if all are 0.
+
+    >>> _of_mean_one(np.array([1e308, 1e308, 0.0, 0.0])).tolist()
+    [2.0, 2.0, 0.0, 0.0]
+    """
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not 0 < total < np.inf:  # no weight at all, or weights too large to add up
+        weights = weights / weights.max() if weights.max() > 0 else np.ones(len(weights))
+        total = weights.sum()
+    return (weights * (len(weights) / total)).astype(np.float32)
+
+
+def _encoder(data: BinnedData, shape: Shape, trees: list[Any]) -> BinnedTrees:
+    """The encoder of one bit: leaves in units such that each is within a byte, and every sum of them within 16 bits."""
+    values = [shape.values(tree) for tree in trees]
+    highest = np.array([np.abs(value).max() for value in values])
+    room = MAX_SUM - len(trees) / 2  # rounding adds at most half a unit per tree
+    unit = max(highest.max() / MAX_LEAF, highest.sum() / room)
+    unit = unit if unit > 0 else 1.0
+    rounded = [np.rint(value / unit).astype(np.int8) for value in values]
+    return shape.encoder(data, trees, rounded, np.array([unit]))
+
+
+def _leaf_numbers(data: BinnedData, shape: Shape, tree: Any) -> NDArray[np.int16]:
+    """The number of each row's value in a tree, as digits: shape (n_digits, n), with the lowest digit first.
+
+    The encoder's kernels compute it, for the same tree with the digits of the numbers as leaves.
+    """
+    digits: list[NDArray[np.int8]] = []
+    numbers = np.arange(len(shape.values(tree)))
+    while not digits or numbers.any():
+        digits.append((numbers % RADIX).astype(np.int8))
+        numbers = numbers // RADIX
+    encoder = shape.encoder(data, [tree] * len(digits), digits, np.ones(len(digits)))
+    return encoder.sums_of_bins(data.bins, n_jobs=data.n_jobs)
+
+
+@kernel
+def _add_leaves(digits, values, y, w, F, g, half, first, last):
+    """Add the leaves of a tree to F of the rows [first, last), and update their gradients.
+
+    ``digits`` is what `_leaf_numbers` gives. Returns the number of rows that F now gets wrong.
+    """
+    rows = slice(first, last)
+    lowest, margins, signs = digits[0, rows], F[rows], y[rows]
+    if len(digits) == 1:
+        for i in range(np.uint64(last - first)):
+            margins[i] += values[np.uint64(lowest[i])]
+    else:
+        for i in range(last - first):
+            number = 0
+            for k in range(len(digits) - 1, -1, -1):
+                number = number * RADIX + digits[k, first + i]
+            margins[i] += values[number]
+    wrong = 0
+    for i in range(np.uint64(last - first)):
+        wrong += (margins[i] > 0) != (signs[i] > 0)
+    _gradients(signs, w[rows], margins, g[rows], half[rows])
+    return wrong
+
+
+@kernel
+def _gradients(y, w, F, g, half):
+    """Write |gradient| = w p and half the curvature, w p (1 - p), with p = 1 / (1 + exp(2 y F)), all float32. O(n).
+
+    The exponential function is a series and a shift of the exponent: the same on every processor, and in vectors.
+    """
+    n = len(F)
+    fraction, exponent = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.int32)
+    power = exponent.view(np.float32)
+    c0, c1, c2, c3, c4, c5, c6 = EXP2
+    for first in range(0, n, BLOCK):
+        rows = slice(first, min(first + BLOCK, n))
+        signs, margins, weights, steps, halves = y[rows], F[rows], w[rows], g[rows], half[rows]
+        for t in range(len(margins)):
+            x = np.float32(signs[t]) * margins[t] * POWER
+            x = min(max(x, -LARGEST_POWER), LARGEST_POWER)
+            whole = (x + ROUNDING) - ROUNDING
+            x -= whole
+            fraction[t] = (((((c6 * x + c5) * x + c4) * x + c3) * x + c2) * x + c1) * x + c0
+            exponent[t] = (np.int32(whole) + np.int32(127)) << np.int32(23)
+        for t in range(len(margins)):
+            odds = fraction[t] * power[t]
+            p = np.float32(1) / (np.float32(1) + odds)
+            steps[t] = weights[t] * p
+            halves[t] = weights[t] * p * (odds * p)
+
+
+@kernel
+def _pack(y, g, g_bits, half, trimming):
+    """The examples that hold 1 - ``trimming`` of the mass of ``g``: fixed-point scale, numbers, and values.
+
+    A value is g x 2^32 + half, both in fixed point; |g| sums to 2^30. The scale is 0 if all ``g`` are. O(n).
+    """
+    n = np.uint64(len(g))
+    limit, total = heavy_limit(g, g_bits, trimming)
+    scale = MASS / total if total > 0 else 0.0
+    index, values = np.empty(n + np.uint64(1), np.uint32), np.empty(n + np.uint64(1), np.int64)
+    kept = np.uint64(0)
+    for i in range(n):  # without a branch: an example that is not kept is overwritten by the next
+        index[kept] = i
+        gradient = np.int64(np.rint(y[i] * (g[i] * scale)))
+        values[kept] = (gradient << 32) + np.int64(np.rint(half[i] * scale))
+        kept += np.uint64((g_bits[i] >> DROPPED_BITS) >= limit)
+    return scale, index[:kept], values[:kept]

@@ -1,0 +1,183 @@
+"""Leaves that are real numbers: Newton steps of the logistic loss, from exact sums of gradients and curvatures.
+
+An example with the label y, the weight w and the probability p of being wrong has the gradient g = w y p and the
+curvature h = 2 w p (1 - p). With the sums G and H of a node, the step G / (H + regularisation) gains
+G^2 / (H + regularisation), so the best stump has the largest sum of both sides' gains. A value holds both in fixed
+point, g x 2^32 + h / 2: one addition of 64 bits adds both, and since h is positive, the halves never mix. (h / 2 is at
+most |g|, so both sums have the same bound.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.functions.levels import (
+    HISTOGRAM,
+    LANES,
+    LOW,
+    KeptHistograms,
+    OpenNodes,
+    Stumps,
+    fill_histogram,
+    nodes_of_item,
+    search_level,
+)
+from hashgrove.runtime.compiling import kernel
+
+__all__ = ["MAX_STEP", "NOISE", "TINY", "NewtonLeaves", "fill_sums", "gain_alone", "largest", "split_gains"]
+
+MAX_STEP = 4.0  # the largest step of a leaf, in half log-odds, before the learning rate
+TINY = 1e-30  # instead of a division by zero
+NOISE = 1e-9  # gains that differ by this share are equal: the rest is rounding
+
+
+class NewtonLeaves(NamedTuple):
+    """Leaves that are Newton steps.
+
+    Attributes
+    ----------
+    regularisation : float
+        Half of what is added to the sum of curvatures of a leaf, in the fixed point of the values.
+    min_half : float
+        Half of the smallest sum of curvatures of a leaf, likewise.
+    """
+
+    regularisation: float
+    min_half: float
+
+    @property
+    def min_points(self) -> int:
+        """No node is a leaf for want of examples of a class."""
+        return -1
+
+    @property
+    def min_low(self) -> int:
+        """A node that is split has enough curvature for two leaves."""
+        return int(min(np.ceil(2 * self.min_half), LOW))
+
+    def best_stumps(
+        self,
+        bins: NDArray[np.uint8],
+        level: OpenNodes,
+        features: NDArray[np.uint32],
+        histograms: NDArray[np.int64],
+        *,
+        memory: KeptHistograms | None,
+        n_jobs: int | None = None,
+    ) -> tuple[Stumps, NDArray[np.int64]]:
+        """The stumps of the largest gain of all nodes of a level; see `hashgrove.functions.levels.search_level`."""
+        return search_level(
+            _search,
+            bins,
+            level,
+            features,
+            histograms,
+            rule=self[:2],
+            gain_type=np.float64,
+            memory=memory,
+            n_jobs=n_jobs,
+        )
+
+    def choose(self, stumps: Stumps, totals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The group of features with the best stump of each node, or -1 if a single leaf gains as much."""
+        return _choose(stumps.gains, totals, self.regularisation)
+
+    def leaf_values(self, totals: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The Newton steps of leaves whose examples have these sums."""
+        gradient, half = totals >> 32, totals & LOW
+        steps = gradient / np.maximum(2 * (half + self.regularisation), TINY)
+        return np.clip(steps, -MAX_STEP, MAX_STEP)
+
+
+@kernel
+def halves(total):
+    """The sum of the gradients and half the sum of the curvatures that a sum of values holds, as float64.
+
+    Both are below 2^31. (A conversion from int32 is one vector instruction on all processors, one from int64 is not.)
+    """
+    return np.float64(np.int32(total >> 32)), np.float64(np.int32(total & LOW))
+
+
+@kernel
+def gain_alone(total, regularisation):
+    """What a node with this sum of values gains as a leaf."""
+    gradient, half = halves(total)
+    return gradient * gradient / max(half + regularisation, TINY)
+
+
+@kernel
+def fill_sums(bins, lanes, level, node, sums):
+    """Write the sum of a node's values on the left of the stump at each (threshold, lane), in a histogram's order."""
+    fill_histogram(bins, lanes, level, node, sums)
+    for i in range(LANES, HISTOGRAM):
+        sums[i] += sums[i - LANES]
+
+
+@kernel
+def split_gains(sums, total, regularisation, min_half, otherwise, gains):
+    """Write the gain of each stump, from the sums on its left, or ``otherwise`` where a side has too little curvature.
+
+    Stumps at threshold 255, with nothing on their right, have no gain.
+    """
+    gradient, half = halves(total)
+    for i in range(HISTOGRAM - LANES):
+        left, left_half = halves(sums[i])
+        right, right_half = gradient - left, half - left_half
+        a, b = left_half + regularisation, right_half + regularisation
+        gain = (left * left * b + right * right * a) / max(a * b, TINY)
+        gains[i] = gain if (left_half >= min_half) & (right_half >= min_half) else otherwise
+
+
+@kernel
+def largest(gains, bits):
+    """Place of the first largest gain. Gains are not negative, so they have the order of their ``bits``, int64."""
+    best = np.int64(-1)
+    for i in range(HISTOGRAM - LANES):
+        best = max(best, bits[i])
+    place = 0
+    while bits[place] != best:
+        place += 1
+    return place
+
+
+@kernel
+def _search(bins, level, features, families, histograms, kept, stumps, regularisation, min_half, first, last):
+    """Find the stumps of the items [first, last). O((examples visited + 256) x LANES) per item.
+
+    Ties go to the lowest threshold, and then to the first feature. The gain is 0 if no stump leaves enough curvature on
+    both sides.
+    """
+    pair, gains = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64)
+    for item in range(first, last):
+        node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        sums = kept[node, group] if len(kept) > 0 else pair[0]
+        fill_sums(bins, lanes, level, node, sums)
+        _best_of_group(sums, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
+        if sibling >= 0:
+            of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
+            of_sibling[:] = histograms[level.parents[node], group] - sums
+            _best_of_group(of_sibling, lanes, level.totals, sibling, group, regularisation, min_half, gains, stumps)
+
+
+@kernel
+def _best_of_group(sums, lanes, totals, node, group, regularisation, min_half, gains, stumps):
+    """Write the best stump on eight features."""
+    split_gains(sums, totals[node], regularisation, min_half, 0.0, gains)
+    place = largest(gains, gains.view(np.int64))
+    stumps.gains[node, group] = gains[place]
+    stumps.features[node, group] = lanes[place % LANES]
+    stumps.thresholds[node, group] = place // LANES
+    stumps.lefts[node, group] = sums[place]
+
+
+@kernel
+def _choose(gains, totals, regularisation):
+    """The best group of each node, or -1 if its gain is not above that of the node as a leaf."""
+    chosen = np.empty(len(totals), np.int64)
+    for k in range(len(totals)):
+        group = np.argmax(gains[k])
+        chosen[k] = group if gains[k, group] > gain_alone(totals[k], regularisation) * (1 + NOISE) else -1
+    return chosen

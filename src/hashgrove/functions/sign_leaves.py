@@ -1,0 +1,111 @@
+"""Leaves that are -1 or +1, as in the paper: splits of the least weighted classification error.
+
+Examples have signed weights y_i w_i, which sum to S at a node. A stump with the sum c on its left and S - c on its
+right, labelled with opposite signs, has the least error if |2c - S| is largest. So for each feature only the largest
+and the smallest cumulative sum matter. The value of a leaf is the sign of the sum of its signed weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.functions.levels import (
+    HISTOGRAM,
+    LANES,
+    KeptHistograms,
+    OpenNodes,
+    Stumps,
+    fill_histogram,
+    nodes_of_item,
+    search_level,
+)
+from hashgrove.runtime.compiling import kernel
+
+__all__ = ["SignLeaves"]
+
+
+class SignLeaves(NamedTuple):
+    """Leaves -1 and +1. A node with at most ``min_points`` examples of either class is a leaf.
+
+    The value of an example is its label x weight in fixed point, int32; absolute weights sum to less than 2^31.
+    """
+
+    min_points: int
+    min_low: int = 0
+
+    def best_stumps(
+        self,
+        bins: NDArray[np.uint8],
+        level: OpenNodes,
+        features: NDArray[np.uint32],
+        histograms: NDArray[np.int32],
+        *,
+        memory: KeptHistograms | None,
+        n_jobs: int | None = None,
+    ) -> tuple[Stumps, NDArray[np.int32]]:
+        """The stumps of least error of all nodes of a level; see `hashgrove.functions.levels.search_level`."""
+        return search_level(
+            _search, bins, level, features, histograms, gain_type=np.int64, memory=memory, n_jobs=n_jobs
+        )
+
+    def choose(self, stumps: Stumps, totals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The group of features with the best stump of each node, or -1 if it has no fewer errors than the majority."""
+        return _choose(stumps.gains, totals)
+
+    def leaf_values(self, totals: NDArray[np.int64]) -> NDArray[np.int8]:
+        """The values of leaves whose examples have these sums."""
+        return np.where(totals > 0, 1, -1).astype(np.int8)
+
+
+@kernel
+def _search(bins, level, features, families, histograms, kept, stumps, first, last):
+    """Find the stumps of the items [first, last). O((examples visited + 256) x LANES) per item."""
+    pair, scratch = np.empty((2, HISTOGRAM), np.int32), np.empty((3, LANES), np.int32)
+    for item in range(first, last):
+        node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        histogram = kept[node, group] if len(kept) > 0 else pair[0]
+        fill_histogram(bins, lanes, level, node, histogram)
+        _best_of_group(histogram, lanes, level.totals, node, group, scratch, stumps)
+        if sibling >= 0:
+            of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
+            of_sibling[:] = histograms[level.parents[node], group] - histogram
+            _best_of_group(of_sibling, lanes, level.totals, sibling, group, scratch, stumps)
+
+
+@kernel
+def _best_of_group(histogram, lanes, totals, node, group, scratch, stumps):
+    """Write the best stump on eight features; ties go to the first feature, and then to the lowest threshold."""
+    running, highest, lowest = scratch[0], scratch[1], scratch[2]
+    scratch[:] = 0
+    for threshold in range(255):
+        for q in range(LANES):
+            running[q] += histogram[threshold * LANES + q]
+            highest[q] = max(highest[q], running[q])
+            lowest[q] = min(lowest[q], running[q])
+    total = totals[node]
+    best, lane = np.int64(-1), 0
+    for q in range(LANES):
+        gain = max(2 * np.int64(highest[q]) - total, total - 2 * np.int64(lowest[q]))
+        if gain > best:
+            best, lane = gain, q
+    left, threshold = np.int64(histogram[lane]), 0
+    while threshold < 255 and abs(2 * left - total) != best:
+        threshold += 1
+        left += histogram[threshold * LANES + lane]
+    stumps.gains[node, group] = best
+    stumps.features[node, group] = lanes[lane]
+    stumps.thresholds[node, group] = threshold
+    stumps.lefts[node, group] = left
+
+
+@kernel
+def _choose(gains, totals):
+    """The best group of each node, or -1 if its gain is |S|, that of a stump with nothing on one side."""
+    chosen = np.empty(len(totals), np.int64)
+    for k in range(len(totals)):
+        group = np.argmax(gains[k])
+        chosen[k] = group if gains[k, group] > abs(totals[k]) else -1
+    return chosen

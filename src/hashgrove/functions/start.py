@@ -1,0 +1,121 @@
+"""The linear start of boosted trees: a bit's margin begins at a linear score, and the trees learn what remains.
+
+For each bit, two regressions predict its values: one on the softened probabilities of the labels, one on the features
+themselves, both of rows scaled to length 1. A logistic regression of their leave-one-out predictions says how much each
+is worth. Pairs have no labels; there only the features count. Trees see leave-one-out scores, so they learn to mend the
+errors that the linear score makes on rows it has not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.encoders import Encoder, Posterior, Sum, UnitLinear
+from hashgrove.functions.base import is_constant
+from hashgrove.functions.posterior import POWER, LabelPosterior, UnitRows
+from hashgrove.numerics.calibration import fit_logistic
+from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.supervision import Pairs, Supervision
+
+__all__ = ["LinearStart", "Start"]
+
+CERTAIN = 4.0  # half the log-odds of a bit that is the same for all rows
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStart:
+    """What the linear scores of all bits share."""
+
+    rows: UnitRows
+    penalty: float | None
+    posterior: LabelPosterior | None
+
+    @classmethod
+    @single_threaded_blas()
+    def prepare(
+        cls,
+        X: NDArray[Any],
+        supervision: Supervision | None,
+        rng: np.random.Generator,
+        *,
+        n_anchors: int | None = None,
+        n_jobs: int | None = None,
+    ) -> LinearStart:
+        """Decompose the rows and, if there are labels, learn their probabilities."""
+        weights = None if supervision is None else supervision.weights
+        rows = UnitRows.of(X, weights, rng, n_anchors=n_anchors, n_jobs=n_jobs)
+        if supervision is None or isinstance(supervision, Pairs):
+            return cls(rows, None, None)
+        posterior = LabelPosterior.learn(rows, supervision, power=POWER, rng=rng)
+        return cls(rows, posterior.label_penalty, posterior)
+
+    @single_threaded_blas()
+    def learn(self, z: NDArray[np.int8], weights: NDArray[np.float64] | None) -> Start:
+        """The linear score of one bit."""
+        target = z[:, None].astype(np.float64)
+        penalty = self.rows.ridge.best_penalty(target) if self.penalty is None else self.penalty
+        found, inputs = [self.rows.ridge.solve(target, penalty)], [self.rows.rows]
+        if self.posterior is not None:
+            found.append(self.posterior.ridge.solve(target, self.posterior.penalty))
+            inputs.append(self.posterior.seen)
+        columns = np.hstack([*(part.left_out for part in found), np.ones_like(target)])
+        if is_constant(z):
+            worth = np.array([0.0] * len(found) + [float(z[0]) * CERTAIN])
+        else:
+            worth = _worth(columns, (target[:, 0] + 1) / 2, weights)
+        factors = [factor * part.weights for factor, part in zip(worth, found, strict=False)]
+        shift = float(worth[-1] + sum(factor * part.bias[0] for factor, part in zip(worth, found, strict=False)))
+        seen = sum(rows @ factor[0].astype(np.float32) for rows, factor in zip(inputs, factors, strict=True)) + shift
+        features = UnitLinear(
+            weights=self.rows.sketch.expand(factors[0]).astype(np.float32),
+            bias=np.array([shift if self.posterior is None else 0.0], np.float32),
+        )
+        labels = None if self.posterior is None else self.posterior.encoder(factors[1], np.array([shift]))
+        return Start(columns @ worth, np.asarray(seen, dtype=np.float64), self.rows, features, labels)
+
+
+def _worth(
+    columns: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """The factors of the predictions in half the log-odds; the last column is 1.
+
+    A prediction that knows nothing is the mean of the other rows, which is a little lower for rows of value 1 than for
+    rows of value 0. With a large negative factor it would give the values away, so it is left out.
+    """
+    used = np.append((targets - targets.mean()) @ columns[:, :-1] > 0, True)
+    worth = np.zeros(len(used))
+    worth[used] = fit_logistic(columns[:, used], targets, weights) / 2
+    return worth
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The linear score of one bit, in half log-odds.
+
+    Attributes
+    ----------
+    left_out, seen : float64 arrays of shape (n,)
+        For each training row, by regressions that had not seen the row, and as the encoder computes it.
+    rows : UnitRows
+    features : UnitLinear
+        The part of the features; it also has the shift if there are no labels.
+    labels : Posterior or None
+        The part of the probabilities of the labels.
+    """
+
+    left_out: NDArray[np.float64]
+    seen: NDArray[np.float64]
+    rows: UnitRows
+    features: UnitLinear
+    labels: Posterior | None
+
+    def encoder(self, factor: float) -> Encoder:
+        """An encoder whose scores are ``factor`` times the linear score."""
+        features = self.features.scaled(factor)
+        if self.labels is None:
+            return self.rows.lifted(features)
+        return self.rows.lifted(Sum(parts=(self.labels.scaled(factor), features)))

@@ -1,0 +1,136 @@
+"""Ids of items: int64 or text. How they are checked, ordered and looked up.
+
+Outside an index, ids are an int64 array or an array of str. Inside, texts are kept as their UTF-8 bytes (numpy's type
+``S``): a quarter of the memory, the same order, and rows of a fixed width that a file can be mapped to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["MAX_ID", "MAX_TEXT", "check_allowed", "check_ids", "decode", "encode", "find", "refuse_duplicates"]
+
+MAX_ID = np.iinfo(np.int64).max
+MAX_TEXT = 1024  # bytes of an id in UTF-8
+
+
+def check_ids(ids: ArrayLike, *, length: int | None = None, name: str = "ids") -> NDArray[Any]:
+    """Check ids and return them as int64, or as str.
+
+    Parameters
+    ----------
+    ids : array-like of int or str, shape (n,)
+        Texts are not empty, have at most 1,024 bytes in UTF-8 and no NUL character.
+    length : int, optional
+        How many there must be.
+    name : str
+        The name of the parameter, for the error message.
+
+    Returns
+    -------
+    ids : int64 or str array of shape (n,)
+
+    Examples
+    --------
+    >>> check_ids([3, 1])
+    array([3, 1])
+    >>> check_ids([1.5])
+    Traceback (most recent call last):
+        ...
+    ValueError: The 'ids' parameter must be integers or texts. Got float64 instead.
+    """
+    array = np.asarray(ids)
+    if length is not None and array.shape != (length,):
+        raise ValueError(
+            f"The '{name}' parameter must have shape ({length},), one id per code. Got {array.shape} instead."
+        )
+    if array.ndim != 1:
+        raise ValueError(f"The '{name}' parameter must have shape (n,). Got {array.shape} instead.")
+    if len(array) == 0:
+        return array if array.dtype.kind == "U" else np.empty(0, np.int64)
+    if array.dtype.kind in "UOT":
+        return _check_texts(ids if isinstance(ids, list | tuple) else array.tolist(), name)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"The '{name}' parameter must be integers or texts. Got {array.dtype} instead.")
+    if array.dtype == np.uint64 and array.max() > MAX_ID:
+        raise ValueError(f"The '{name}' parameter must fit int64. Got {array.max()} instead.")
+    return array.astype(np.int64)
+
+
+def _check_texts(texts: Any, name: str) -> NDArray[np.str_]:
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(
+                f"The '{name}' parameter must be integers or texts, not both. Got {type(text).__name__} instead."
+            )
+        if not text or "\0" in text or not _fits(text):
+            raise ValueError(
+                f"The '{name}' parameter must be texts of 1 to {MAX_TEXT} bytes in UTF-8, without NUL characters. "
+                f"Got {text[:100]!r} instead."
+            )
+    return np.array(texts, dtype=np.str_)
+
+
+def _fits(text: str) -> bool:
+    try:
+        return len(text.encode()) <= MAX_TEXT
+    except UnicodeEncodeError:  # half of a surrogate pair, as in a file name that is not UTF-8
+        return False
+
+
+def encode(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as they are kept inside an index: texts as UTF-8.
+
+    >>> encode(np.array(["é"]))
+    array([b'\\xc3\\xa9'], dtype='|S2')
+    """
+    return np.char.encode(ids, "utf-8") if ids.dtype.kind == "U" else ids
+
+
+def decode(keys: NDArray[Any]) -> NDArray[Any]:
+    """The inverse of `encode`.
+
+    >>> decode(encode(np.array(["é"])))
+    array(['é'], dtype='<U1')
+    """
+    if keys.dtype.kind != "S":
+        return keys
+    return np.char.decode(keys, "utf-8") if keys.size else np.empty(keys.shape, np.str_)
+
+
+def find(ids: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Positions of ``wanted`` ids among ascending ``ids``, and whether each of them is there.
+
+    >>> find(np.array([2, 5, 9]), np.array([9, 3]))
+    (array([2, 1]), array([ True, False]))
+    """
+    if len(ids) == 0 or len(wanted) == 0 or ids.dtype.kind != wanted.dtype.kind:
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    sought = wanted.astype(ids.dtype)  # a longer text is cut, so that numpy need not widen all ids; it is not there
+    positions = np.searchsorted(ids, sought)
+    known = ids[np.minimum(positions, len(ids) - 1)] == wanted
+    return positions, known
+
+
+def refuse_duplicates(ids: NDArray[Any], *, name: str = "ids") -> None:
+    """Refuse ascending ids of which two are equal."""
+    repeated = ids[1:][ids[1:] == ids[:-1]]
+    if len(repeated):
+        raise ValueError(f"The '{name}' parameter must have no duplicates. Got {repeated[0]} twice instead.")
+
+
+def check_allowed(allowed: ArrayLike | None) -> NDArray[Any] | None:
+    """Check the ``allowed`` parameter of a search: a mask (bool), ids in ascending order, or None.
+
+    >>> check_allowed([4, 2, 4])
+    array([2, 4])
+    """
+    if allowed is None:
+        return None
+    array = np.asarray(allowed)
+    if array.dtype == np.bool_ and array.ndim == 1:
+        return array
+    return np.unique(check_ids(allowed, name="allowed"))

@@ -1,0 +1,107 @@
+"""The manifest of an index on disk: which files it consists of, how much of them counts, and their checksums.
+
+The manifest is one small JSON file that is replaced atomically. A change of the index has happened when its manifest is
+in place; bytes in the other files that no manifest speaks of do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hashgrove.codes import MAX_BYTES
+from hashgrove.index.ids import MAX_TEXT
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import PathLike, one_line
+from hashgrove.storage.modelfile import ModelFileError
+
+__all__ = ["FORMAT", "NAME", "Manifest", "is_index_folder"]
+
+FORMAT = 2  # format 1 is the single file of the first version
+NAME = "manifest.json"
+MAX_SIZE = 2**16
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder holds. ``generation`` is in the names of the files that it consists of.
+
+    ``text_width`` is the number of bytes of an id that is text, 0 if ids are int64. ``ordered`` says that the ids
+    ascend from row to row. A checksum is the CRC-32 of the bytes of a file that count.
+    """
+
+    index: str
+    n_bytes: int = 0
+    n_rows: int = 0
+    n_removed: int = 0
+    text_width: int = 0
+    ordered: bool = True
+    generation: int = 0
+    ids_generation: int = 0
+    model: str | None = None
+    codes_crc: int = 0
+    ids_crc: int = 0
+    removed_crc: int = 0
+
+    def write(self, folder: PathLike) -> None:
+        """Put this manifest in place, atomically and durably."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+        content = json.dumps({"hashgrove-index": json.loads(text), "sha256": _digest(text)}, indent=1)
+        with atomic_write(Path(folder) / NAME) as file:
+            file.write(f"{content}\n".encode())
+
+    @classmethod
+    def read(cls, folder: PathLike) -> Manifest:
+        """Read and check the manifest of a folder."""
+        name = os.path.join(os.fspath(folder), NAME)
+        try:
+            with open(name, "rb") as file:
+                content = file.read(MAX_SIZE + 1)
+        except OSError as error:
+            raise ModelFileError(f"{name}: cannot be read: {error.strerror}") from error
+        try:
+            outer = json.loads(content)
+            values = dict(outer["hashgrove-index"])
+            intact = _digest(json.dumps(values, sort_keys=True)) == outer["sha256"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ModelFileError(f"{name}: damaged: it must be the manifest of an index: {one_line(error)}") from error
+        if not intact:
+            raise ModelFileError(f"{name}: damaged: its content does not match its checksum")
+        version = values.pop("format", None)
+        if version != FORMAT:
+            raise ModelFileError(
+                f"{name}: format version must be {FORMAT} for this version of hashgrove. Got {version}."
+            )
+        return _checked(name, values)
+
+
+def _checked(name: str, values: dict[str, Any]) -> Manifest:
+    if values.keys() != {field.name for field in fields(Manifest)}:
+        raise ModelFileError(f"{name}: damaged: it must have the fields of an index. Got {sorted(values)}.")
+    numbers = [value for field, value in values.items() if field not in ("index", "ordered", "model")]
+    if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
+        raise ModelFileError(f"{name}: damaged: its numbers must be whole and not negative")
+    manifest = Manifest(**values)
+    texts = isinstance(manifest.index, str) and isinstance(manifest.model, str | None)
+    if not texts or type(manifest.ordered) is not bool:
+        raise ModelFileError(f"{name}: damaged: its fields must have the right types")
+    if manifest.n_bytes > MAX_BYTES or manifest.text_width > MAX_TEXT or (manifest.n_rows and not manifest.n_bytes):
+        raise ModelFileError(f"{name}: damaged: its numbers must be possible")
+    return manifest
+
+
+def is_index_folder(path: PathLike) -> bool:
+    """Whether there is a folder with a manifest.
+
+    >>> is_index_folder("/")
+    False
+    """
+    return os.path.isfile(os.path.join(os.fspath(path), NAME))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,200 @@
+"""Re-ranking: the nearest items by Hamming distance, ordered again by the distance of their features.
+
+Codes decide which items come into question; features decide among them. So items with equal codes, of which trained
+hashers make many, are told apart by their content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashgrove.index.ids import check_ids, encode, find, refuse_duplicates
+from hashgrove.runtime.parameters import Integer, OneOf
+from hashgrove.runtime.threads import chunks, run_tasks
+
+if TYPE_CHECKING:
+    from hashgrove.index.base import Index
+
+__all__ = ["METRICS", "Int8Rows", "Rerank"]
+
+METRICS = ("cosine", "euclidean")
+QUERIES_PER_CHUNK = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Int8Rows:
+    """Features in one byte each: a row is its ``scale`` times whole numbers from -127 to 127.
+
+    Attributes
+    ----------
+    values : int8 array of shape (n, n_features)
+    scales : float32 array of shape (n,)
+    """
+
+    values: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, X: ArrayLike) -> Int8Rows:
+        """Round features.
+
+        >>> Int8Rows.of([[1.0, -2.0]])[[0]].round(2)
+        array([[ 1.01, -2.  ]], dtype=float32)
+        """
+        array = _check_features(X, "X")
+        values, scales = np.empty(array.shape, np.int8), np.empty(len(array), np.float32)
+        for start, stop in chunks(len(array), 4096):
+            part = np.asarray(array[start:stop], np.float32)
+            scales[start:stop] = np.abs(part).max(axis=1, initial=0.0) / 127
+            unit = np.where(scales[start:stop] > 0, scales[start:stop], 1)
+            values[start:stop] = np.rint(part / unit[:, None])
+        return cls(values, scales)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows and of features."""
+        return self.values.shape
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        return self.values[rows].astype(np.float32) * self.scales[rows][..., None]
+
+
+@dataclass(frozen=True, eq=False)
+class Rerank:
+    """How `Index.search` orders the nearest items again, by their features.
+
+    Of each query, the ``oversample * k`` nearest items by Hamming distance are candidates, and so are all further items
+    that tie with the last of them, up to ``max_candidates``. The ``k`` candidates with the smallest distance of their
+    features are returned, with these distances (float32); equal ones in ascending order of their ids.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features), `Int8Rows`, or None
+        The features of the items, in memory or mapped from a file (`numpy.load(..., mmap_mode="r")`); or in one byte
+        each, ``Int8Rows.of(X)``. None means those that the index keeps; see `MemoryIndex.keep_features`.
+    ids : array-like of int or str, shape (n,), optional
+        The ids of the items that the rows belong to; without them, the id of an item is its row number.
+    metric : {"cosine", "euclidean"}
+    oversample : int
+        Number of candidates per result.
+    max_candidates : int
+        Items that tie with the last candidate are candidates too, as long as there are at most this many.
+
+    Examples
+    --------
+    >>> from hashgrove.index import FlatIndex
+    >>> X = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    >>> index = FlatIndex(np.array([[7], [7], [7]], np.uint8))  # one code for all
+    >>> distances, ids = index.search(np.array([[7]], np.uint8), 2, rerank=Rerank(X), features=[[0.6, 0.8]])
+    >>> ids
+    array([[1, 2]])
+    """
+
+    X: Any = None
+    ids: ArrayLike | None = None
+    metric: str = "cosine"
+    oversample: int = 4
+    max_candidates: int = 4096
+
+    def search(
+        self,
+        index: Index,
+        codes: NDArray[np.uint8],
+        k: int,
+        features: ArrayLike | None,
+        *,
+        allowed: NDArray[Any] | None,
+        n_jobs: int | None,
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Search with checked arguments; `Index.search` calls this."""
+        OneOf(METRICS).check("metric", self.metric)
+        wanted = k * int(Integer(1).check("oversample", self.oversample))
+        at_most = max(wanted, int(Integer(1).check("max_candidates", self.max_candidates)))
+        X, own = self._features_of(index)
+        if features is None:
+            raise ValueError("The 'features' parameter must be the features of the queries, for 'rerank'. Got None.")
+        Q = np.asarray(_check_features(features, "features"), np.float32)
+        if Q.shape != (len(codes), X.shape[1]):
+            raise ValueError(
+                f"The 'features' parameter must have shape {(len(codes), X.shape[1])}, one row per query and as many "
+                f"features as the items have. Got {Q.shape} instead."
+            )
+
+        def search_chunk(start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
+            near, ids = index._search(codes[start:stop], at_most, allowed, 1)
+            columns = min(k, near.shape[1])
+            distances, found = np.empty((stop - start, columns), np.float32), np.empty_like(ids[:, :columns])
+            for row in range(stop - start):
+                last = near[row, min(wanted, near.shape[1]) - 1] if columns else 0
+                candidates = ids[row, : np.searchsorted(near[row], last, side="right")]
+                scores = _distances(X[_rows_of(candidates, own, len(X))], Q[start + row], self.metric)
+                best = np.lexsort((candidates, scores))[:columns]
+                distances[row], found[row] = scores[best], candidates[best]
+            return distances, found
+
+        if len(codes) == 0:
+            near, ids = index._search(codes, k, allowed, n_jobs)
+            return near.astype(np.float32), ids
+        parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _features_of(self, index: Index) -> tuple[Any, tuple[NDArray[Any], NDArray[np.int64]] | None]:
+        """The features, and their ids in ascending order with the row of each; None if ids are row numbers."""
+        if self.X is None:
+            kept = getattr(index, "features", None)
+            if kept is None:
+                raise ValueError(
+                    "The 'X' parameter must be the features of the items if the index keeps none. Got None instead."
+                )
+            return kept.X, _sorted(kept.ids, len(kept.X))
+        X = self.X if isinstance(self.X, Int8Rows) else _check_features(self.X, "X")
+        return X, None if self.ids is None else _sorted(self.ids, len(X))
+
+
+def _sorted(ids: ArrayLike | None, length: int) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    if ids is None:
+        return None
+    checked = encode(check_ids(ids, length=length))
+    order = np.argsort(checked, kind="stable")
+    refuse_duplicates(checked[order])
+    return checked[order], order
+
+
+def _rows_of(ids: NDArray[Any], own: tuple[NDArray[Any], NDArray[np.int64]] | None, n_rows: int) -> NDArray[np.int64]:
+    """The rows of the features of some items."""
+    if own is None:
+        missing = ids[(ids < 0) | (ids >= n_rows)] if ids.dtype.kind == "i" else ids
+        rows = ids
+    else:
+        positions, known = find(own[0], encode(ids))
+        missing = ids[~known]
+        rows = own[1][positions] if known.all() else positions
+    if len(missing):
+        raise ValueError(f"The 'X' parameter must have features of all items. Got none for the id {missing[0]!r}.")
+    return rows
+
+
+def _distances(rows: NDArray[Any], query: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
+    rows = np.asarray(rows, np.float32)
+    if metric == "euclidean":
+        return np.sqrt(((rows - query) ** 2).sum(axis=1))
+    lengths = np.sqrt((rows**2).sum(axis=1)) * np.sqrt((query**2).sum())
+    lengths[lengths == 0] = 1
+    return 1 - rows @ query / lengths
+
+
+def _check_features(X: ArrayLike, name: str) -> NDArray[Any]:
+    array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"The '{name}' parameter must be a matrix of numbers, one row per item. "
+            f"Got {array.dtype} of shape {array.shape} instead."
+        )
+    return array

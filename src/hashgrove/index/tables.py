@@ -1,0 +1,209 @@
+"""Tables of multi-index hashing: distinct codes, sorted once per table by a part of their bits.
+
+The bits are divided up among m tables. In each table, the codes whose bits in that part are equal lie in one bucket,
+one after the other, so that a bucket is read as fast as a scan reads. Two codes at a distance of r differ in at most
+r // m bits of some part, so the codes near a query are in few buckets (Norouzi, Punjani and Fleet, 2014, "Fast exact
+search in Hamming space with multi-index hashing").
+
+Learned codes are skewed: many items share a code, and bits are correlated. So only distinct codes are in the tables,
+and the bits of a part are chosen to be as independent as possible, if that makes the buckets more even.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.codes import as_words, group_equal, unpack
+from hashgrove.runtime.compiling import kernel
+
+__all__ = ["Tables", "bucket_sizes", "choose_n_tables", "fill_table", "permute_bits", "split_bits"]
+
+MAX_LENGTH = 24  # bits of a part: a table has an entry for each of their values
+SAMPLE = 2**16  # codes that the division of the bits is chosen by
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The distinct codes of some items, in m tables. Codes are numbered in the order of their first items.
+
+    Attributes
+    ----------
+    bits : int64 array of shape (64 n_words,)
+        The bit of a code that comes to each place before the codes are divided into parts.
+    parts : int64 array of shape (m, 2)
+        The first bit of each part, and the bit after its last.
+    masks : uint64 array of shape (m, n_words)
+        The bits of each part.
+    offsets : uint32 array
+        Where the buckets begin: bucket ``key`` of table t is ``offsets[bases[t] + key : bases[t] + key + 2]``.
+    bases : int64 array of shape (m,)
+    words : uint64 array of shape (m, n_words, n_distinct)
+        The codes in the order of the buckets, with the bits in the order of ``bits``.
+    numbers : uint32 array of shape (m, n_distinct)
+        The numbers of these codes.
+    starts, order : int64 arrays of shape (n_distinct + 1,) and (n,)
+        The items with code i are ``order[starts[i] : starts[i + 1]]``, ascending.
+    """
+
+    bits: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    masks: NDArray[np.uint64]
+    offsets: NDArray[np.uint32]
+    bases: NDArray[np.int64]
+    words: NDArray[np.uint64]
+    numbers: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.uint8], n_tables: int | None) -> Tables:
+        """Build the tables of some codes, of which there is at least one; None means that their number is chosen."""
+        by_code, by_code_starts = group_equal(codes)
+        first_items = by_code[by_code_starts[:-1]]
+        numbering = np.argsort(first_items)
+        counts = np.diff(by_code_starts)[numbering]
+        starts = np.concatenate([[0], counts.cumsum()])
+        shifts = np.repeat(by_code_starts[:-1][numbering] - starts[:-1], counts)
+        order = by_code[np.arange(len(by_code)) + shifts]
+        distinct = codes[first_items[numbering]]
+        n_bits, n_words = 8 * codes.shape[1], -(-codes.shape[1] // 8)
+        parts = divide(n_bits, n_tables or choose_n_tables(len(distinct), n_bits))
+        bits = np.arange(64 * n_words)
+        bits[:n_bits] = split_bits(distinct, parts)
+        words = np.empty((len(distinct), n_words), np.uint64)
+        permute_bits(as_words(distinct), bits, words)
+        lengths = parts[:, 1] - parts[:, 0]
+        bases = np.concatenate([[0], (2**lengths + 1).cumsum()])
+        offsets = np.zeros(bases[-1], np.uint32)
+        columns = np.empty((len(parts), n_words, len(distinct)), np.uint64)
+        numbers = np.empty((len(parts), len(distinct)), np.uint32)
+        for t, (first, last) in enumerate(parts):
+            part = offsets[bases[t] : bases[t + 1]]
+            bucket_sizes(words, first, last, part)
+            fill_table(words, first, last, part.copy(), columns[t], numbers[t])
+        return cls(bits, parts, _masks(parts, n_words), offsets, bases[:-1], columns, numbers, starts, order)
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of distinct codes."""
+        return len(self.starts) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays, in bytes."""
+        return sum(value.nbytes for value in vars(self).values())
+
+
+def choose_n_tables(n: int, n_bits: int) -> int:
+    """Number of tables for ``n`` distinct codes: parts of about log2(n) bits, which measured best.
+
+    >>> [choose_n_tables(n, 64) for n in (10**6, 10**7, 10**8)], choose_n_tables(10**7, 128)
+    ([3, 3, 3], 6)
+    """
+    length = min(max(np.log2(max(n, 2)), 8), MAX_LENGTH)
+    return max(-(-n_bits // MAX_LENGTH), round(n_bits / length), 1)
+
+
+def divide(n_bits: int, n_tables: int) -> NDArray[np.int64]:
+    """The first bit of each part and the bit after its last; lengths differ by one at most.
+
+    >>> divide(8, 3).tolist()
+    [[0, 3], [3, 6], [6, 8]]
+    """
+    ends = np.cumsum([n_bits // n_tables + (t < n_bits % n_tables) for t in range(n_tables)])
+    return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1)
+
+
+def split_bits(codes: NDArray[np.uint8], parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of bits that makes the buckets of the parts most even: as they are, or the least correlated together.
+
+    Evenness is measured on a sample: how many codes share a bucket with a code, on average.
+    """
+    n_bits = int(parts[-1, 1])
+    sample = codes[:: -(-len(codes) // SAMPLE)]
+    bits = unpack(sample, n_bits=n_bits)
+    centred = bits - bits.mean(axis=0, dtype=np.float32)
+    scales = np.sqrt((centred**2).mean(axis=0))
+    related = np.abs(centred.T @ centred) / len(bits)
+    related /= np.maximum(np.outer(scales, scales), 1e-9)
+    related[scales == 0] = related[:, scales == 0] = 1  # a bit that never changes divides no bucket
+    chosen: list[list[int]] = [[] for _ in parts]
+    free = np.argsort(np.abs(bits.mean(axis=0) - 0.5), kind="stable").tolist()  # the most even bits first
+    for t in np.argsort(np.concatenate([np.arange(last - first) for first, last in parts]), kind="stable"):
+        table = int(np.searchsorted(parts[:, 1], t, side="right"))
+        worst = [related[bit, chosen[table]].max(initial=0.0) for bit in free]
+        chosen[table].append(free.pop(int(np.argmin(worst))))
+    orders = np.arange(n_bits), np.concatenate([np.array(part, np.int64) for part in chosen])
+    return min(orders, key=lambda order: _crowding(bits[:, order], parts))
+
+
+def _crowding(bits: NDArray[np.bool_], parts: NDArray[np.int64]) -> float:
+    """Mean number of codes in the bucket of a code, added up over the tables."""
+    total = 0.0
+    for first, last in parts:
+        keys = bits[:, first:last] @ (1 << np.arange(last - first))
+        sizes = np.unique(keys, return_counts=True)[1]
+        total += float((sizes.astype(np.float64) ** 2).sum()) / len(bits)
+    return total
+
+
+def _masks(parts: NDArray[np.int64], n_words: int) -> NDArray[np.uint64]:
+    masks = np.zeros((len(parts), n_words), np.uint64)
+    for t, (first, last) in enumerate(parts):
+        for bit in range(first, last):
+            masks[t, bit // 64] |= np.uint64(1) << np.uint64(bit % 64)
+    return masks
+
+
+@kernel
+def permute_bits(words: Any, bits: Any, out: Any) -> None:
+    """Write the codes with their bits in another order: bit ``bits[i]`` comes to place i. O(codes x bits).
+
+    ``words`` and ``out`` are uint64 (n, n_words), ``bits`` is int64 (64 n_words,).
+    """
+    one, low = np.uint64(1), np.uint64(63)
+    for i in range(words.shape[0]):
+        for w in range(words.shape[1]):
+            word = np.uint64(0)
+            for place in range(64):
+                bit = np.uint64(bits[64 * w + place])
+                word |= (words[i, bit >> np.uint64(6)] >> (bit & low) & one) << np.uint64(place)
+            out[i, w] = word
+
+
+@kernel
+def part_of(words: Any, first: int, last: int) -> Any:
+    """Bits ``first`` to ``last`` (at most 24) of a code, uint64 (n_words,), as a number."""
+    low, shift = first >> 6, np.uint64(first & 63)
+    key = words[low] >> shift
+    if last > 64 * (low + 1):
+        key |= words[low + 1] << (np.uint64(64) - shift)
+    return key & ((np.uint64(1) << np.uint64(last - first)) - np.uint64(1))
+
+
+@kernel
+def bucket_sizes(words: Any, first: int, last: int, offsets: Any) -> None:
+    """Write where the buckets of bits ``first`` to ``last`` begin to ``offsets``, uint32 (2^length + 1,), all zero."""
+    for i in range(words.shape[0]):
+        offsets[part_of(words[i], first, last) + np.uint64(1)] += np.uint32(1)
+    for key in range(1, offsets.size):
+        offsets[key] += offsets[key - 1]
+
+
+@kernel
+def fill_table(words: Any, first: int, last: int, cursors: Any, columns: Any, numbers: Any) -> None:
+    """Write codes and their numbers in the order of the buckets, and in a bucket in the order of their numbers.
+
+    ``cursors`` is a copy of the offsets and is used up. ``columns`` is uint64 (n_words, n), ``numbers`` uint32 (n,).
+    """
+    for i in range(words.shape[0]):
+        key = part_of(words[i], first, last)
+        place = cursors[key]
+        cursors[key] += np.uint32(1)
+        numbers[place] = i
+        for w in range(words.shape[1]):
+            columns[w, place] = words[i, w]

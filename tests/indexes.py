@@ -1,0 +1,49 @@
+"""Every index that keeps the contract of `hashgrove.index.Index`. A new one is one line in `UNDER_TEST`.
+
+Each entry is a function with the parameters ``codes=None, *, ids=None, model=None`` that makes a new index with these
+items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hashgrove.index import INDEXES, MultiIndex
+
+
+class ByTables(MultiIndex):
+    """A `MultiIndex` that uses its tables for the first query and for every query, however few items it has."""
+
+    _min_items, _patience, _budget, _share = 1, 1, 1e12, 1
+
+
+class ByBoth(MultiIndex):
+    """A `MultiIndex` that answers some queries by tables and scans for others."""
+
+    _min_items, _patience, _budget, _share = 1, 1, 300.0, 1
+
+
+def in_folder(index_class):
+    """A function that makes an index whose every change is written to a folder."""
+
+    def make(codes=None, *, ids=None, model=None):
+        folder = Path(tempfile.mkdtemp(prefix="hashgrove-test-")) / "test.hgi"
+        index_class(model=model).save(folder)
+        index = index_class.load(folder, writable=True)
+        if codes is not None:
+            index.add(codes, ids=ids)
+        elif ids is not None:
+            index_class(ids=ids)  # raises
+        return index
+
+    return make
+
+
+UNDER_TEST = {
+    **INDEXES,
+    "multi by tables": ByTables,
+    "multi by both": ByBoth,
+    **{f"{name} in a folder": in_folder(index_class) for name, index_class in INDEXES.items()},
+    "multi by tables in a folder": in_folder(ByTables),
+}

@@ -1,0 +1,106 @@
+"""Vector code gives the same on every processor, whatever instructions it has: kernels are compiled for older ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from hashgrove import BoostedTrees
+from hashgrove.encoders import LeafTrees, ObliviousTrees, Trees
+from hashgrove.runtime.simd import look_up
+
+SSSE3 = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
+AVX2 = f"{SSSE3},+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt"
+AVX512 = f"{AVX2},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+PROCESSORS = {"generic": "", "nehalem": SSSE3, "haswell": AVX2, "skylake-avx512": AVX512}
+ENCODE = """
+import sys
+import numpy as np
+from hashgrove.encoders import LeafTrees, ObliviousTrees, Trees
+found = {}
+with np.load(sys.argv[1]) as file:
+    for name in ("Trees", "LeafTrees", "ObliviousTrees"):
+        arrays = {key.removeprefix(f"{name}."): file[key] for key in file.files if key.startswith(f"{name}.")}
+        found[name] = globals()[name](**arrays).scores(file["X"])
+np.savez(sys.argv[2], **found)
+"""
+
+
+def encoders():
+    """One encoder of each kind, with trees of depth 6."""
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 20)).astype(np.float32)
+    z = np.where(X[:, :5].sum(axis=1) > 2.5, 1, -1).astype(np.int8)
+    found = []
+    for settings in ({"leaves": "sign"}, {"leaves": "newton"}, {"leaves": "newton", "shape": "oblivious"}):
+        learner = BoostedTrees(n_trees=5, max_depth=6, regularisation=0.1, min_hessian=0.01, **settings)
+        found.append(learner.learn(learner.prepare(X, rng), z, None, rng)[0])
+    return found, X
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_scores_are_the_same_on_other_processors(processor, tmp_path):
+    here = llvm.get_host_cpu_features()
+    if not all(here.get(feature.removeprefix("+")) for feature in PROCESSORS[processor].split(",") if feature):
+        pytest.skip(f"this processor cannot run code for {processor}")
+    found, X = encoders()
+    assert [type(encoder) for encoder in found] == [Trees, LeafTrees, ObliviousTrees]
+    arrays = {f"{type(e).__name__}.{name}": array for e in found for name, array in e.arrays().items()}
+    np.savez(tmp_path / "encoders.npz", X=X, **arrays)
+    environment = os.environ | {
+        "NUMBA_CPU_NAME": processor,
+        "NUMBA_CPU_FEATURES": PROCESSORS[processor],
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    files = [str(tmp_path / "encoders.npz"), str(tmp_path / "scores.npz")]
+    subprocess.run([sys.executable, "-c", ENCODE, *files], env=environment, check=True)
+    with np.load(files[1]) as scores:
+        for encoder in found:
+            np.testing.assert_array_equal(scores[type(encoder).__name__], encoder.scores(X))
+
+
+class Context:
+    """What `look_up` asks of a context of numba."""
+
+    def __init__(self, features):
+        self.features = features
+
+    def codegen(self):
+        return self
+
+    def magic_tuple(self):
+        return "", "", self.features
+
+
+@pytest.mark.parametrize("size", [16, 64])
+@pytest.mark.parametrize(
+    ("triple", "features", "instruction"),
+    [
+        ("aarch64-unknown-linux-gnu", "+neon", "tbl"),
+        ("x86_64-unknown-linux-gnu", SSSE3, "pshufb"),
+        ("x86_64-unknown-linux-gnu", AVX2, "vpshufb"),
+        ("x86_64-unknown-linux-gnu", AVX512, "vpshufb"),
+        ("x86_64-unknown-linux-gnu", f"{AVX512},+avx512vbmi", "vpermb"),
+    ],
+)
+def test_a_lookup_is_a_shuffle_where_there_is_one(triple, features, instruction, size):
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    vector, pointer = ir.VectorType(ir.IntType(8), 64), ir.IntType(8).as_pointer()
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, vector.as_pointer()]), "f")
+    builder = ir.IRBuilder(function.append_basic_block())
+    table, numbers = function.args
+    builder.store(look_up(Context(features), builder, table, size, builder.load(numbers, align=1)), numbers, align=1)
+    builder.ret_void()
+    try:
+        machine = llvm.Target.from_triple(triple).create_target_machine(features=features, opt=3)
+    except RuntimeError:
+        pytest.skip(f"this LLVM has no {triple}")
+    assert f"\t{instruction}\t" in machine.emit_assembly(llvm.parse_assembly(str(module)))
