@@ -83,7 +83,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         labels, so that the trees learn only what that score gets wrong. This is better where classes differ along sums
         of many features, as in the last layer of a network. ``"kernel"`` takes Gaussian features instead, for classes
         that are not linearly separable; encoding then takes longer.
-    n_anchors : int, default=1000
+    n_anchors : int, default=2000
         With ``start="kernel"``: number of random training rows that serve as centres of Gaussian features.
 
     Examples
@@ -131,7 +131,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         min_hessian: float = 5.0,
         early_stopping: bool = False,
         start: str | None = None,
-        n_anchors: int = 1000,
+        n_anchors: int = 2000,
     ) -> None:
         self.n_trees = n_trees
         self.max_depth = max_depth
