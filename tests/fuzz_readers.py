@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import fuzz_folders
+
 FORMAT1 = Path(__file__).with_name("format1")
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(6, 3))
@@ -231,6 +233,10 @@ def read_index(path):
         found.search(np.zeros((1, found.n_bytes), np.uint8), 3, n_jobs=1)
 
 
+def folder_seeds():
+    return fuzz_folders.folder_seeds(Seed, signed_seeds)
+
+
 def onnx_seeds():
     import tiny_onnx
 
@@ -360,6 +366,7 @@ READERS = {
     "checkpoint": Reader(checkpoint_seeds, ".run", (read_checkpoint,)),
     "features": Reader(features_seeds, ".features", (read_extractor,)),
     "index": Reader(index_seeds, ".index", (read_index,)),
+    "folder": Reader(folder_seeds, ".zip", (fuzz_folders.search_folder, fuzz_folders.change_folder)),
     "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
     "image": Reader(image_seeds, ".image", (read_picture,), memory_of_pixels),
     "image-apart": Reader(apart_seeds, ".image", (read_picture,), memory_of_pixels),

@@ -16,6 +16,7 @@ NEEDS = {"parquet": "pyarrow", "onnx": "onnxruntime", "image": "PIL", "image-apa
 FILES = {
     "model": 200,
     "index": 200,
+    "folder": 150,
     "onnx": 200,
     "image": 300,
     "image-apart": 20,

@@ -22,6 +22,7 @@ from hashgrove.cli.output import file_size, format_pairs
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.hasher import Hasher
+from hashgrove.index.folder import MODEL
 from hashgrove.index.manifest import is_index_folder
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.metrics import describe_codes
@@ -41,8 +42,6 @@ __all__ = [
     "write_index",
     "write_info",
 ]
-
-MODEL = "model.hashgrove"
 
 
 @dataclass(frozen=True, eq=False)
