@@ -18,7 +18,7 @@ from hashgrove import ITQ, FastHash, OnnxFeatures, load
 from hashgrove import index as indexes
 from hashgrove.cli.images import names_file, read_image_input
 from hashgrove.cli.inputs import encode_file, read_packed
-from hashgrove.cli.output import file_size, format_pairs
+from hashgrove.cli.output import file_size, format_pairs, printable
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.hasher import Hasher
@@ -212,4 +212,4 @@ def write_info(folder: str, *, style: str | None) -> None:
     if style == "json":
         click.echo(json.dumps(rows, indent=2))
     else:
-        click.echo(format_pairs((name, value) for name, value in rows.items() if value is not None))
+        click.echo(format_pairs((name, printable(value)) for name, value in rows.items() if value is not None))
