@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from PIL import Image
 
 from hashgrove import FlatIndex
 from hashgrove.cli.page import write_page
-from test_cli import call
+from hashgrove.index import load
+from test_cli import call, fails
 
 CODES = np.array([[0], [1], [3], [7]], np.uint8)
 NAMES = ["a\x1b[2Jb", 'comma, "quote"', "line\nbreak\rand\u2028more", "turned \u202e round"]
@@ -68,6 +71,22 @@ def test_errors_and_warnings_cannot_drive_the_terminal(folder, capsys):
         assert status == code, err
         assert is_printable(err)
         assert "\\x1b[2J.png" in err
+
+
+@pytest.mark.parametrize("char", "\n\r\v\x85\u2028")
+def test_names_that_are_listed_by_line_have_one(folder, capsys, char):
+    os.mkdir("photos")
+    Image.new("RGB", (64, 64)).save(f"photos/a{char}b.png", "PNG")
+    fails(capsys, "features", "gist", "photos", "-o", "X.npy", code=1, match="no image with a line break in its name")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes")
+def test_a_pipe_beside_a_file_is_no_list_of_names(folder):
+    """It would hold the command up for ever; the timeout ends it only if that happens."""
+    os.mkfifo("queries.names.txt")
+    command = [sys.executable, "-m", "hashgrove", "index", "build", "queries.npy", "-o", "new.hgi"]
+    subprocess.run(command, cwd=folder, timeout=300, check=True, capture_output=True)
+    assert load("new.hgi").ids.tolist() == [0, 1, 2, 3]
 
 
 def test_names_on_a_page_are_text(tmp_path):

@@ -13,7 +13,8 @@ import pytest
 
 import hashgrove
 from example_encoders import example
-from hashgrove.encoders import ENCODERS, LeafTrees, Mixed, ObliviousTrees, Trees, UnitKernel
+from hashgrove.codes import MAX_BITS
+from hashgrove.encoders import ENCODERS, LeafTrees, ObliviousTrees, Trees, UnitKernel
 from hashgrove.storage import modelfile, models
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_matrix
@@ -67,17 +68,17 @@ def large(name):
             leaves=np.ones((n_trees, 2**12), np.int8),
         )  # fmt: skip
     if name == "unit-kernel":
-        anchors = np.zeros((SIZE // 400, 100), np.float32)
+        anchors = np.zeros((SIZE // 40_000, 10_000), np.float32)
         anchors[:, 0] = 1
         return UnitKernel(anchors=anchors, gamma=np.array(1, np.float32))
-    return Mixed(parts=(example("linear", SIZE // 17, n_features=1),), source=np.zeros(SIZE // 17, np.uint8))
+    raise KeyError(name)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs RLIMIT_AS and /proc")
 def test_a_large_model_takes_at_most_four_times_its_size(tmp_path):
     """The fuzz loop has small files only, for which 64 MB are always enough."""
     paths, expected = [FORMAT1 / "linear.hashgrove"], []
-    for name in ("trees", "leaf-trees", "oblivious-trees", "unit-kernel", "mixed"):
+    for name in ("trees", "leaf-trees", "oblivious-trees", "unit-kernel"):
         encoder, path = large(name), tmp_path / name
         models.save(path, encoder, hasher="FastHash", parameters={})
         assert abs(os.path.getsize(path) / SIZE - 1) < 0.1
@@ -88,6 +89,15 @@ def test_a_large_model_takes_at_most_four_times_its_size(tmp_path):
         env=os.environ | {"MALLOC_ARENA_MAX": "1"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines() == expected, done.stderr[-500:]
+
+
+def test_a_model_has_no_more_bits_than_a_code_can_have(tmp_path):
+    """Scores of a thousand rows would take gigabytes; and no index takes such codes."""
+    for n_bits in (MAX_BITS, MAX_BITS + 1):
+        models.save(tmp_path / str(n_bits), example("linear", n_bits, n_features=1), hasher="LSH", parameters={})
+    assert hashgrove.load(tmp_path / str(MAX_BITS)).n_bits == MAX_BITS
+    with pytest.raises(ModelFileError, match=f"must have at most {MAX_BITS} bits. Got {MAX_BITS + 1}"):
+        hashgrove.load(tmp_path / str(MAX_BITS + 1))
 
 
 LONG = "line\nbreak\u2028" * 10_000

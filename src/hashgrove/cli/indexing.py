@@ -81,7 +81,7 @@ def read_items(path: str, model: str | None, *, ids: str | None, n_jobs: int | N
     names = found.ids
     if ids is not None:
         names = read_lines(ids)
-    elif names is None and os.path.exists(names_file(path)):
+    elif names is None and os.path.isfile(names_file(path)):
         names = read_lines(names_file(path))
     if names is not None and len(names) != len(found.codes):
         raise FileError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hashgrove.codes import MAX_BITS
 from hashgrove.encoders import ENCODERS, Encoder, encoder_name
 from hashgrove.storage import modelfile
 from hashgrove.storage.formats import one_line
@@ -93,6 +94,8 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
             raise ValueError(
                 f"its header says (n_bits, n_features) = {declared}, its arrays {(encoder.n_bits, encoder.n_features)}"
             )
+        if encoder.n_bits > MAX_BITS:
+            raise ValueError(f"must have at most {MAX_BITS} bits. Got {encoder.n_bits}.")
         if "features" not in header:
             return encoder
         from hashgrove.features import ImageEncoder, rebuild
