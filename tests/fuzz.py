@@ -2,9 +2,9 @@
 
 Small valid files are changed at random (bits, cuts, repetitions, pieces of other files, absurd integers) and read in a
 child process. A reader must read such a file or raise `FileError` with one line that begins with the path. Any other
-exception is a failure, and so is a crash, a file that takes more than TIME_LIMIT seconds, or more memory than 64 MB + 4
-times its size; an image may take 32 bytes more for each pixel that it declares (docs/formats.md). RLIMIT_AS limits the
-memory, so this runs on Linux only. Files that fail are kept.
+exception is a failure, and so is a crash, a file that takes more than TIME_LIMIT seconds of processor time or
+WAIT_LIMIT in all, or more memory than 64 MB + 4 times its size; an image may take 32 bytes more for each pixel that it
+declares (docs/formats.md). RLIMIT_AS limits the memory, so this runs on Linux only. Files that fail are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from pathlib import Path
 
 from fuzz_readers import READERS
 
-TIME_LIMIT = 20  # seconds per file, on a busy machine
+TIME_LIMIT = 20  # seconds of processor time per file, which other processes do not use up
+WAIT_LIMIT = 200  # seconds per file in all: on a busy machine a process may wait long for a processor
 SPARE = 2**26  # bytes of memory that a reader may take, plus 4 times the file
 ABSURD = (
     0,
@@ -116,6 +117,12 @@ def errors_of(reader, path):
     return errors
 
 
+def limit_time(processor, wait):
+    """Let the system end this process after so many seconds of processor time, or in all; 0 takes a limit back."""
+    signal.setitimer(signal.ITIMER_PROF, processor)
+    signal.alarm(wait)
+
+
 def child(name, seed, start, stop, folder):
     """Read the mutated files from ``start`` to ``stop``; the file "at" says how far it came, if the process ends."""
     import resource
@@ -137,11 +144,11 @@ def child(name, seed, start, stop, folder):
         path.write_bytes(content)
         allowed = SPARE + 4 * len(content) + reader.more_memory(path)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        signal.alarm(TIME_LIMIT)
+        limit_time(TIME_LIMIT, WAIT_LIMIT)
         resource.setrlimit(resource.RLIMIT_AS, (used + allowed, unlimited[1]))
         errors = errors_of(reader, path)
         resource.setrlimit(resource.RLIMIT_AS, unlimited)
-        signal.alarm(0)
+        limit_time(0, 0)
         for wrong in filter(None, (complaint(error, path) for error in errors)):
             (folder / f"failure-{number}").write_bytes(content)
             print(json.dumps({"number": number, "wrong": wrong}), flush=True)
@@ -165,7 +172,8 @@ def fuzz(name, *, files, seed, folder):
         if not at.exists():
             raise RuntimeError(f"the reader {name} cannot be set up: {done.stderr[-2000:]}")
         number = int(at.read_text())
-        what = "took too long" if done.returncode == -signal.SIGALRM else f"ended with {done.returncode}"
+        too_long = -done.returncode in (signal.SIGALRM, signal.SIGPROF)
+        what = "took too long" if too_long else f"ended with {done.returncode}"
         failures.append({"number": number, "wrong": f"the process {what}: {done.stderr[-300:]}"})
         shutil.copy(folder / f"mutant{READERS[name].suffix}", folder / f"failure-{number}")
         start = number + 1

@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import fuzz_folders
+
 FORMAT1 = Path(__file__).with_name("format1")
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(6, 3))
@@ -166,7 +168,21 @@ def signed(payload, original, kind):
 
 
 def model_seeds():
-    return signed_seeds(sorted(FORMAT1.glob("*.hashgrove")), "encoder")
+    """Files of the first version; an example of each encoder that is newer; and encoders inside of encoders."""
+    from example_encoders import example
+    from hashgrove.encoders import ENCODERS, Mixed, Sum
+    from hashgrove.storage import models
+
+    paths = sorted(FORMAT1.glob("*.hashgrove"))
+    yield from signed_seeds(paths, "encoder")
+    newer = [example(name, 2) for name in ENCODERS.keys() - {path.stem for path in paths}]
+    leaves = Sum(parts=(example("leaf-trees", 1), example("unit-linear", 1)))
+    newer.append(Mixed(parts=(leaves, example("oblivious-trees", 1)), source=np.array([1, 0], np.uint8)))
+    with tempfile.TemporaryDirectory() as folder:
+        for encoder in sorted(newer, key=lambda encoder: encoder.digest):
+            path = Path(folder) / encoder.digest
+            models.save(path, encoder, hasher="FastHash", parameters={})
+            yield from signed_seeds([path], "encoder")
 
 
 def read_model(path):
@@ -176,8 +192,10 @@ def read_model(path):
     found = hashgrove.load(path)
     encoder = found if isinstance(found, Encoder) else found.encoder
     if encoder.n_features <= 1000:
-        with suppress(ValueError):  # finite numbers of a file may still overflow when they are multiplied
-            encoder.encode(np.zeros((2, encoder.n_features)), n_jobs=1)
+        rows = np.random.default_rng(0).normal(size=(70, encoder.n_features))
+        rows[-2:] = [[-1.7e308], [1.7e308]]
+        with suppress(ValueError), np.errstate(all="ignore"):  # finite numbers of a file may overflow in products
+            encoder.encode(rows, n_jobs=1)
 
 
 def hasher_seeds():
@@ -229,6 +247,10 @@ def read_index(path):
     found = index.load(path)
     if found.n_bytes is not None:
         found.search(np.zeros((1, found.n_bytes), np.uint8), 3, n_jobs=1)
+
+
+def folder_seeds():
+    return fuzz_folders.folder_seeds(Seed, signed_seeds)
 
 
 def onnx_seeds():
@@ -360,6 +382,7 @@ READERS = {
     "checkpoint": Reader(checkpoint_seeds, ".run", (read_checkpoint,)),
     "features": Reader(features_seeds, ".features", (read_extractor,)),
     "index": Reader(index_seeds, ".index", (read_index,)),
+    "folder": Reader(folder_seeds, ".zip", (fuzz_folders.search_folder, fuzz_folders.change_folder)),
     "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
     "image": Reader(image_seeds, ".image", (read_picture,), memory_of_pixels),
     "image-apart": Reader(apart_seeds, ".image", (read_picture,), memory_of_pixels),

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "losses": {"runtime"},
     "numerics": {"runtime"},
     "storage": {"runtime", "_version"},
-    "storage.models": {"storage", "encoders"},
+    "storage.models": {"storage", "encoders", "codes"},
     "storage.checkpoints": {"storage", "encoders"},
     "supervision": {"runtime"},
     "inference": {"runtime", "supervision", "losses"},

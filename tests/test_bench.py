@@ -265,7 +265,7 @@ class TestRun:
         suite = subprocess.Popen(
             [*command, "--results", str(results)], stderr=subprocess.DEVNULL, start_new_session=True
         )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 1200
         while not list(results.glob("*.json")) and time.monotonic() < deadline:
             time.sleep(0.02)
         os.killpg(suite.pid, signal.SIGKILL)  # the suite and the run that it waits for

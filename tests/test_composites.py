@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from example_encoders import N_FEATURES, example
 from hashgrove import load
 from hashgrove.encoders import Augmented, Linear, Mixed, Sum
 from hashgrove.encoders.composite import MAX_DEPTH, MAX_PARTS
 from hashgrove.functions import FittedClassifiers, join, spread
 from hashgrove.hasher import Hasher
-from test_encoders import N_FEATURES, example, save_and_load, some_rows
+from test_encoders import save_and_load, some_rows
 
 X = some_rows(40)
 

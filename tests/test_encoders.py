@@ -1,7 +1,7 @@
 """The contract of every encoder in ENCODERS, and what is special about each of them.
 
-A new encoder needs a slow version of its scores in `naive.ENCODER_SCORES`, and an entry in EXAMPLES if random floats
-are not valid values of all its arrays.
+A new encoder needs a slow version of its scores in `naive.ENCODER_SCORES`, and an entry in `example_encoders.EXAMPLES`
+if random floats are not valid values of all its arrays.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import naive
+from example_encoders import N_FEATURES, example
 from hashgrove import FastHash, load
 from hashgrove.codes import unpack
 from hashgrove.encoders import (
@@ -25,94 +26,11 @@ from hashgrove.encoders import (
     Encoder,
     Kernel,
     Linear,
-    Mixed,
-    Sum,
     Tabulated,
     encoder_name,
 )
-from hashgrove.encoders.base import declared_arrays
 from hashgrove.numerics.gaussian import GaussianFeatures
-from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.storage import modelfile
-
-N_FEATURES = 5
-
-
-def tables_of_trees(n_bits, rng):
-    """Two trees per bit, with nodes in this order: root, inner node on the left, and three leaves."""
-    n_trees = 2 * n_bits
-    return {
-        "low": np.full(N_FEATURES, -3.0),
-        "scale": np.full(N_FEATURES, 40.0),
-        "bit_ptr": np.arange(0, n_trees + 1, 2, dtype=np.int32),
-        "weights": np.tile([3, 2], n_bits).astype(np.int16),
-        "tree_ptr": np.arange(0, 5 * n_trees + 1, 5, dtype=np.int32),
-        "feature": rng.integers(N_FEATURES, size=5 * n_trees).astype(np.uint32),
-        "threshold": rng.integers(60, 200, size=5 * n_trees).astype(np.uint8),
-        "child": np.tile([1, 3, 0, 0, 0], n_trees).astype(np.uint32),
-        "value": np.tile([0, 0, 1, -1, 1], n_trees).astype(np.int8),
-    }
-
-
-def tables_of_leaf_trees(n_bits, rng):
-    """The same trees with leaves that are numbers."""
-    tables = tables_of_trees(n_bits, rng)
-    value = np.where(tables["child"] > 0, 0, rng.integers(-128, 128, size=len(tables["child"]))).astype(np.int8)
-    return tables | {"value": value, "unit": rng.random(n_bits) + 0.1}
-
-
-def tables_of_oblivious_trees(n_bits, rng):
-    """Two trees of three levels per bit."""
-    n_trees = 2 * n_bits
-    return {
-        "low": np.full(N_FEATURES, -3.0),
-        "scale": np.full(N_FEATURES, 40.0),
-        "bit_ptr": np.arange(0, n_trees + 1, 2, dtype=np.int32),
-        "unit": rng.random(n_bits) + 0.1,
-        "feature": rng.integers(N_FEATURES, size=(n_trees, 3)).astype(np.uint32),
-        "threshold": rng.integers(60, 200, size=(n_trees, 3)).astype(np.uint8),
-        "leaves": rng.integers(-128, 128, size=(n_trees, 8)).astype(np.int8),
-    }
-
-
-EXAMPLES = {  # arrays that must be other than random floats, by encoder
-    "kernel": lambda n_bits, rng: {"gamma": np.array(0.3)},
-    "trees": tables_of_trees,
-    "leaf-trees": tables_of_leaf_trees,
-    "oblivious-trees": tables_of_oblivious_trees,
-    "class-scores": lambda n_bits, rng: {"exclusive": np.array(1, np.uint8)},
-    "spheres": lambda n_bits, rng: {"radii": 3 * rng.random(n_bits)},
-    "tabulated": lambda n_bits, rng: {"low": rng.random((7, n_bits)) - 2, "high": rng.random((7, n_bits)) + 1},
-    "posterior": lambda n_bits, rng: {"power": np.array(0.35, np.float32), "exclusive": np.array(1, np.uint8)},
-    "unit-kernel": lambda n_bits, rng: {
-        "anchors": unit_rows(rng.normal(size=(n_bits, N_FEATURES))),
-        "gamma": np.array(0.3, np.float32),
-    },
-    "anchors": lambda n_bits, rng: {"bandwidth": np.array(0.9), "n_nearest": np.array(3)},
-}
-
-
-def example(name, n_bits=3, *, seed=0, n_features=N_FEATURES):
-    """An encoder with random arrays; only those with the axis "bits" depend on the seed, so examples can be joined."""
-    if name == "directed":
-        directions = example("kernel", 4, n_features=n_features)
-        return Augmented(directions=directions, bits=example("linear", n_bits, seed=seed, n_features=n_features + 4))
-    if name == "sum":
-        return Sum(
-            parts=tuple(example(part, n_bits, seed=seed, n_features=n_features) for part in ("linear", "kernel"))
-        )
-    if name == "mixed":  # the second bit, if there is one, comes from another encoder
-        counts = {"linear": n_bits - (n_bits > 1), "kernel": n_bits > 1}
-        parts = (example(part, int(n), seed=seed, n_features=n_features) for part, n in counts.items() if n)
-        return Mixed(parts=tuple(parts), source=(np.arange(n_bits) == 1).astype(np.uint8))
-    sizes = {"bits": n_bits, "features": n_features}
-    special = EXAMPLES.get(name, lambda n_bits, rng: {})(n_bits, np.random.default_rng([seed, 1]))
-    arrays = {}
-    for field, (dtype, axes) in declared_arrays(ENCODERS[name]).items():
-        rng = np.random.default_rng([seed if "bits" in axes else 0, 2])
-        shape = [axis if isinstance(axis, int) else sizes.get(axis, 7) for axis in axes]
-        arrays[field] = special[field] if field in special else rng.normal(size=shape).astype(dtype)
-    return ENCODERS[name](**arrays)
 
 
 def precision(encoder):

@@ -301,7 +301,7 @@ def test_several_threads_search_at_the_same_time(make):
     index, queries = make(random_codes(3000, 64, 1)), random_codes(20, 64, 2)
     expected = index.search(queries, 30)[1].tolist()
     found = [None] * 4
-    start = threading.Barrier(4, timeout=20)
+    start = threading.Barrier(4, timeout=300)
 
     def search(number):
         start.wait()

@@ -90,7 +90,7 @@ def test_readers_see_whole_changes_while_another_process_writes(tmp_path):
 
     def watch():
         index = indexes.load(folder)
-        stop = time.monotonic() + 60  # only if something is wrong
+        stop = time.monotonic() + 600  # only if something is wrong
         while len(sizes) < 8 and time.monotonic() < stop:
             try:
                 index.refresh()

@@ -38,7 +38,7 @@ def read_image_input(path: str, *, or_matrix: bool = False) -> NDArray[Any] | li
     """
     if os.path.isdir(path):
         found = list_images(path)
-        if any("\n" in name for name in found):
+        if any(name.splitlines() != [name] for name in found):
             raise FileError(f"{path}: must hold no image with a line break in its name, for names are listed by line.")
         return found
     if path.lower().endswith((".csv", ".parquet")) and or_matrix:

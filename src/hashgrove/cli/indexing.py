@@ -18,10 +18,11 @@ from hashgrove import ITQ, FastHash, OnnxFeatures, load
 from hashgrove import index as indexes
 from hashgrove.cli.images import names_file, read_image_input
 from hashgrove.cli.inputs import encode_file, read_packed
-from hashgrove.cli.output import file_size, format_pairs
+from hashgrove.cli.output import file_size, format_pairs, printable
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.hasher import Hasher
+from hashgrove.index.folder import MODEL
 from hashgrove.index.manifest import is_index_folder
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.metrics import describe_codes
@@ -41,8 +42,6 @@ __all__ = [
     "write_index",
     "write_info",
 ]
-
-MODEL = "model.hashgrove"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,7 @@ def read_items(path: str, model: str | None, *, ids: str | None, n_jobs: int | N
     names = found.ids
     if ids is not None:
         names = read_lines(ids)
-    elif names is None and os.path.exists(names_file(path)):
+    elif names is None and os.path.isfile(names_file(path)):
         names = read_lines(names_file(path))
     if names is not None and len(names) != len(found.codes):
         raise FileError(
@@ -213,4 +212,4 @@ def write_info(folder: str, *, style: str | None) -> None:
     if style == "json":
         click.echo(json.dumps(rows, indent=2))
     else:
-        click.echo(format_pairs((name, value) for name, value in rows.items() if value is not None))
+        click.echo(format_pairs((name, printable(value)) for name, value in rows.items() if value is not None))

@@ -18,9 +18,30 @@ if TYPE_CHECKING:
 
     Hit = tuple[int, NDArray[np.uint16], NDArray[np.int64]]
 
-__all__ = ["file_size", "format_pairs", "format_table", "format_training", "write_header", "write_hits", "write_report"]
+__all__ = [
+    "file_size",
+    "format_pairs",
+    "format_table",
+    "format_training",
+    "printable",
+    "write_header",
+    "write_hits",
+    "write_report",
+]
 
 HIT_COLUMNS = ("query", "rank", "distance", "id")
+
+
+def printable(value: object) -> str:
+    """Text of a value that may come from a stranger, with control characters escaped: a terminal would obey them.
+
+    >>> printable("caf\u00e9\\x1b[2J")
+    'café\\\\x1b[2J'
+    """
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def file_size(n_bytes: int) -> str:
@@ -109,15 +130,17 @@ def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]
             separator = ",\n"
         write("[]\n" if separator == "[\n" else "\n]\n")
         return
-    if style == "csv":
-        widths = [0] * 4
-    else:
-        widths = [max(len(name), len(str(n))) for name, n in zip(HIT_COLUMNS, largest, strict=True)]
-    line = ("," if style == "csv" else "  ").join(f"{{:>{width}}}" for width in widths) + "\n"
-    write(line.format(*HIT_COLUMNS))
+    widths = [max(len(name), len(str(n))) for name, n in zip(HIT_COLUMNS, largest, strict=True)]
+    line = "  ".join(f"{{:>{width}}}" for width in widths) + "\n"
+    quoted = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    write(",".join(HIT_COLUMNS) + "\n" if style == "csv" else line.format(*HIT_COLUMNS))
     for query, distances, ids in hits:
-        rows = enumerate(zip(distances.tolist(), ids.tolist(), strict=True), start=1)
-        write("".join(line.format(query, rank, distance, id_) for rank, (distance, id_) in rows))
+        ranked = enumerate(zip(distances.tolist(), ids.tolist(), strict=True), start=1)
+        rows = ((query, rank, distance, id_) for rank, (distance, id_) in ranked)
+        if style == "csv":
+            quoted.writerows(rows)
+        else:
+            write("".join(line.format(*numbers, printable(id_)) for *numbers, id_ in rows))
 
 
 def write_report(report: Report, *, style: str | None) -> None:
@@ -146,7 +169,7 @@ def write_header(path: str, n_bytes: int, fields: Mapping[str, Any], *, style: s
     for name, (dtype, shape) in fields["arrays"].items():
         rows.append((f"array {name}", f"{dtype} {' x '.join(map(str, shape)) or 'scalar'}"))
     rows.append(("sha256", fields["sha256"]))
-    print(format_pairs((_printable(name), _printable(value)) for name, value in rows))
+    print(format_pairs((printable(name), printable(value)) for name, value in rows))
 
 
 def _header_rows(header: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -156,9 +179,3 @@ def _header_rows(header: Mapping[str, Any]) -> list[tuple[str, object]]:
     for title, group in groups.items():
         rows += [(title, ""), *((f"  {name}", value) for name, value in group.items())]
     return rows
-
-
-def _printable(value: object) -> str:
-    """Text of a value from a file, with control characters escaped: a terminal would obey them."""
-    text = str(value)
-    return text if text.isprintable() else ascii(text)

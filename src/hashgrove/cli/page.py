@@ -58,18 +58,17 @@ def _figure(name: str, caption: str, kind: str = "result") -> str:
 
 def _thumbnail(path: str) -> str | None:
     """A small JPEG of an image file in base64; None if there is no such image."""
-    from hashgrove.features.images import ENDINGS
+    from hashgrove.features.images import ENDINGS, ImageFileError, read_image
 
     if not path.lower().endswith(ENDINGS) or not os.path.isfile(path):
         return None
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(path) as image:
-            small = image.convert("RGB")
-            small.thumbnail((SIDE, SIDE))
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+        small = Image.fromarray(read_image(path))
+    except ImageFileError:
         return None
+    small.thumbnail((SIDE, SIDE))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=85)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from hashgrove.cli.output import printable
 from hashgrove.runtime.threads import has_abandoned_calls, interruptible
 
 __all__ = ["Program", "join_lines"]
@@ -23,12 +24,12 @@ COMPILING_AGAIN = "compiling kernels, as in every run: no folder to keep them in
 
 
 def join_lines(message: object) -> str:
-    """Put the text of an error or warning on one line.
+    """Put the text of an error or warning on one line, without characters that a terminal would obey.
 
     >>> join_lines(ValueError("Found array with 0 samples\\n  while 1 is required."))
     'Found array with 0 samples while 1 is required.'
     """
-    return " ".join(str(message).split())
+    return printable(" ".join(str(message).split()))
 
 
 class _Interrupted(click.ClickException):

@@ -78,16 +78,21 @@ class LeafTrees(BinnedTrees):
         check_nodes(self.tree_ptr, self.feature, self.child, n_features=self.n_features)
         if self.value[self.child > 0].any():
             raise ValueError("the array 'value' must be 0 in inner nodes.")
-        largest = np.maximum.reduceat(np.abs(self.value.astype(np.int64)), self.tree_ptr[:-1])
-        check_sums(self.bit_ptr, self.unit, largest)
+        roots = self.tree_ptr[:-1]
+        check_sums(
+            self.bit_ptr, self.unit, np.maximum.reduceat(self.value, roots), np.minimum.reduceat(self.value, roots)
+        )
 
 
-def check_sums(bit_ptr: NDArray[np.int32], unit: NDArray[np.float64], largest: NDArray[np.int64]) -> None:
+def check_sums(
+    bit_ptr: NDArray[np.int32], unit: NDArray[np.float64], highest: NDArray[np.int8], lowest: NDArray[np.int8]
+) -> None:
     """Raise ValueError unless no sum of leaves overflows, and every score is finite and has the sign of its sum.
 
-    ``largest`` is the largest magnitude of a leaf of each tree.
+    ``highest`` and ``lowest`` are the leaves of each tree with the largest and the smallest value.
     """
-    check_pointers("bit_ptr", bit_ptr, n_items=len(largest))
+    check_pointers("bit_ptr", bit_ptr, n_items=len(highest))
+    largest = np.maximum(highest.astype(np.int64), -lowest.astype(np.int64))
     sums = np.add.reduceat(largest, bit_ptr[:-1])
     if len(unit) != len(sums) or (unit <= 0).any() or (unit > np.finfo(np.float64).max / MAX_SUM).any():
         raise ValueError(f"the array 'unit' must be {len(sums)} positive numbers below 5e303, one per bit.")

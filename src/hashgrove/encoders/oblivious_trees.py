@@ -100,4 +100,4 @@ class ObliviousTrees(BinnedTrees):
                 f"the array 'feature' must be below the number of features, {self.n_features}. "
                 f"Got {self.feature.max()}."
             )
-        check_sums(self.bit_ptr, self.unit, np.abs(self.leaves.astype(np.int64)).max(axis=1))
+        check_sums(self.bit_ptr, self.unit, self.leaves.max(axis=1), self.leaves.min(axis=1))

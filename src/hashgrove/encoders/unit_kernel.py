@@ -46,7 +46,7 @@ class UnitKernel(Encoder):
     def _check_values(self) -> None:
         if self.gamma <= 0:
             raise ValueError(f"the array 'gamma' must be positive. Got {self.gamma}.")
-        lengths = np.square(self.anchors.astype(np.float64)).sum(axis=1)
+        lengths = np.einsum("ij,ij->i", self.anchors, self.anchors, dtype=np.float64)  # without a copy in float64
         wrong = lengths[(np.abs(lengths - 1) > 1e-3) & (lengths > 0)]
         if len(wrong):
             raise ValueError(f"the array 'anchors' must have rows of length 1. Got {np.sqrt(wrong[0]):.3g}.")

@@ -17,7 +17,7 @@ from hashgrove.features.encoding import ImageEncoder
 from hashgrove.features.gist import Gist
 from hashgrove.features.network import OnnxFeatures
 from hashgrove.storage import modelfile
-from hashgrove.storage.formats import PathLike
+from hashgrove.storage.formats import PathLike, one_line
 
 __all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "ImageEncoder", "OnnxFeatures", "load", "rebuild"]
 
@@ -52,11 +52,11 @@ def rebuild(path: PathLike, described: Any, arrays: Mapping[str, NDArray[Any]]) 
     extractor = FEATURES.get(name) if isinstance(name, str) else None
     if extractor is None or not isinstance(parameters, dict):
         raise modelfile.ModelFileError(
-            f"{os.fspath(path)}: unknown features {name!r}; this version knows {sorted(FEATURES)}"
+            f"{os.fspath(path)}: unknown features {repr(name)[:100]}; this version knows {sorted(FEATURES)}"
         )
     renamed = RENAMED_PARAMETERS.get(extractor.name, {})
     parameters = {renamed.get(str(key), str(key)): value for key, value in parameters.items()}
     try:
         return extractor.from_arrays(parameters, arrays)
     except (ValueError, TypeError) as error:
-        raise modelfile.ModelFileError(f"{os.fspath(path)}: {error}") from error
+        raise modelfile.ModelFileError(f"{os.fspath(path)}: {one_line(error)}") from error

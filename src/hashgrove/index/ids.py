@@ -11,10 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MAX_ID", "MAX_TEXT", "check_allowed", "check_ids", "decode", "encode", "find", "refuse_duplicates"]
+from hashgrove.runtime.threads import chunks
+
+__all__ = [
+    "MAX_ID",
+    "MAX_TEXT",
+    "are_ascending",
+    "check_allowed",
+    "check_ids",
+    "check_keys",
+    "decode",
+    "encode",
+    "find",
+    "refuse_duplicates",
+]
 
 MAX_ID = np.iinfo(np.int64).max
 MAX_TEXT = 1024  # bytes of an id in UTF-8
+BYTES_PER_CHUNK = 2**20  # of ids from a file that are checked at a time
 
 
 def check_ids(ids: ArrayLike, *, length: int | None = None, name: str = "ids") -> NDArray[Any]:
@@ -99,6 +113,39 @@ def decode(keys: NDArray[Any]) -> NDArray[Any]:
     if keys.dtype.kind != "S":
         return keys
     return np.char.decode(keys, "utf-8") if keys.size else np.empty(keys.shape, np.str_)
+
+
+def check_keys(keys: NDArray[Any]) -> None:
+    """Raise ValueError unless ids from a file are as `encode` gives them: integers, or texts as in `check_ids`.
+
+    >>> check_keys(np.array([b"a", b"\\xff"]))
+    Traceback (most recent call last):
+        ...
+    UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte
+    """
+    width = keys.dtype.itemsize
+    if keys.dtype.kind != "S":
+        return
+    if not 0 < width <= MAX_TEXT:
+        raise ValueError(f"there must be 1 to {MAX_TEXT} bytes per text. Got {width}.")
+    for start, stop in chunks(len(keys), max(1, BYTES_PER_CHUNK // width)):
+        rows = np.ascontiguousarray(keys[start:stop]).view(np.uint8).reshape(-1, width)
+        filled = rows > 0
+        if not filled[:, 0].all() or (filled[:, 1:] > filled[:, :-1]).any():
+            raise ValueError("there must be no empty text, and no NUL character in a text")
+        if (rows[:, 0] & 0xC0 == 0x80).any():  # the rest of a character that would begin in the row before
+            raise ValueError("there must be whole characters in UTF-8")
+        rows.tobytes().decode()
+
+
+def are_ascending(keys: NDArray[Any]) -> bool:
+    """Whether each id is greater than the one before.
+
+    >>> are_ascending(np.array([1, 2, 5])), are_ascending(np.array([1, 2, 2]))
+    (True, False)
+    """
+    parts = chunks(max(len(keys) - 1, 0), BYTES_PER_CHUNK // keys.dtype.itemsize)
+    return all(bool((keys[start:stop] < keys[start + 1 : stop + 1]).all()) for start, stop in parts)
 
 
 def find(ids: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.index.ids import check_ids, decode, encode, refuse_duplicates
+from hashgrove.index.folder import FEATURES
+from hashgrove.index.ids import check_ids, check_keys, decode, encode, refuse_duplicates
 from hashgrove.index.rerank import Int8Rows
 from hashgrove.storage import modelfile
-from hashgrove.storage.formats import PathLike
+from hashgrove.storage.formats import PathLike, one_line
 
 __all__ = ["Kept"]
 
-NAME = "features.hashgrove"
 KIND = "features of items"
 
 
@@ -53,22 +54,40 @@ class Kept:
         if keys.dtype.kind == "S":  # as rows of bytes, which the file format has
             keys = np.frombuffer(keys.tobytes(), np.uint8).reshape(len(keys), -1)
         arrays: dict[str, NDArray[Any]] = {"values": self.X.values, "scales": self.X.scales, "ids": keys}
-        modelfile.write(os.path.join(folder, NAME), kind="index", header={"index": KIND}, arrays=arrays)
+        modelfile.write(os.path.join(folder, FEATURES), kind="index", header={"index": KIND}, arrays=arrays)
 
     @classmethod
     def read(cls, folder: PathLike) -> Kept | None:
         """Read the features in the folder of an index; None if there are none."""
-        path = os.path.join(folder, NAME)
+        path = os.path.join(folder, FEATURES)
         if not os.path.exists(path):
             return None
         header, arrays = modelfile.read(path, kind="index")
-        kinds = {name: (array.dtype.kind, array.ndim) for name, array in arrays.items()}
-        texts = kinds.get("ids") == ("u", 2)
-        wanted = {"values": ("i", 2), "scales": ("f", 1), "ids": ("u", 2) if texts else ("i", 1)}
-        lengths = {len(array) for array in arrays.values()}
-        if header.get("index") != KIND or kinds != wanted or len(lengths) != 1 or arrays["values"].dtype != np.int8:
-            raise modelfile.ModelFileError(f"{path}: must hold the features of the items of an index. It does not.")
-        ids = arrays["ids"]
-        if texts:
-            ids = decode(np.ascontiguousarray(ids).view(f"S{ids.shape[1]}")[:, 0])
-        return cls(Int8Rows(arrays["values"], arrays["scales"]), ids)
+        try:
+            if header.get("index") != KIND:
+                raise ValueError("another kind of file")
+            return _from_arrays(arrays)
+        except ValueError as error:
+            raise modelfile.ModelFileError(
+                f"{path}: must hold the features of the items of an index. It does not: {one_line(error)}"
+            ) from error
+
+
+def _from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Kept:
+    """Features from the arrays of a file; ValueError for arrays that `Kept.write` does not write."""
+    found = {name: (array.dtype.name, array.ndim) for name, array in arrays.items()}
+    texts = found.get("ids") == ("uint8", 2)
+    if found != {"values": ("int8", 2), "scales": ("float32", 1), "ids": ("uint8", 2) if texts else ("int64", 1)}:
+        raise ValueError(f"its arrays are {sorted(found.items())}")
+    values, scales, keys = arrays["values"], arrays["scales"], arrays["ids"]
+    if not len(values) == len(scales) == len(keys):
+        raise ValueError("its arrays have different lengths")
+    if not (np.isfinite(scales) & (scales >= 0)).all():
+        raise ValueError("a scale is not a finite number, or negative")
+    if texts:
+        if keys.shape[1] == 0:
+            raise ValueError("there are no ids")
+        keys = np.ascontiguousarray(keys).view(f"S{keys.shape[1]}")[:, 0]
+        check_keys(keys)
+    refuse_duplicates(np.sort(keys))
+    return Kept(Int8Rows(values, scales), decode(keys))

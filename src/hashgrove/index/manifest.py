@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from hashgrove.codes import MAX_BYTES
+from hashgrove.index.folder import MANIFEST
 from hashgrove.index.ids import MAX_TEXT
 from hashgrove.storage.atomic import atomic_write
-from hashgrove.storage.formats import PathLike, one_line
+from hashgrove.storage.formats import PathLike, listed, one_line
 from hashgrove.storage.modelfile import ModelFileError
 
-__all__ = ["FORMAT", "NAME", "Manifest", "is_index_folder"]
+__all__ = ["FORMAT", "Manifest", "is_index_folder"]
 
 FORMAT = 2  # format 1 is the single file of the first version
-NAME = "manifest.json"
 MAX_SIZE = 2**16
 
 
@@ -51,13 +51,13 @@ class Manifest:
         """Put this manifest in place, atomically and durably."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
         content = json.dumps({"hashgrove-index": json.loads(text), "sha256": _digest(text)}, indent=1)
-        with atomic_write(Path(folder) / NAME) as file:
+        with atomic_write(Path(folder) / MANIFEST) as file:
             file.write(f"{content}\n".encode())
 
     @classmethod
     def read(cls, folder: PathLike) -> Manifest:
         """Read and check the manifest of a folder."""
-        name = os.path.join(os.fspath(folder), NAME)
+        name = os.path.join(os.fspath(folder), MANIFEST)
         try:
             with open(name, "rb") as file:
                 content = file.read(MAX_SIZE + 1)
@@ -74,14 +74,14 @@ class Manifest:
         version = values.pop("format", None)
         if version != FORMAT:
             raise ModelFileError(
-                f"{name}: format version must be {FORMAT} for this version of hashgrove. Got {version}."
+                f"{name}: format version must be {FORMAT} for this version of hashgrove. Got {repr(version)[:100]}."
             )
         return _checked(name, values)
 
 
 def _checked(name: str, values: dict[str, Any]) -> Manifest:
     if values.keys() != {field.name for field in fields(Manifest)}:
-        raise ModelFileError(f"{name}: damaged: it must have the fields of an index. Got {sorted(values)}.")
+        raise ModelFileError(f"{name}: damaged: it must have the fields of an index. Got {listed(sorted(values))}.")
     numbers = [value for field, value in values.items() if field not in ("index", "ordered", "model")]
     if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
         raise ModelFileError(f"{name}: damaged: its numbers must be whole and not negative")
@@ -100,7 +100,7 @@ def is_index_folder(path: PathLike) -> bool:
     >>> is_index_folder("/")
     False
     """
-    return os.path.isfile(os.path.join(os.fspath(path), NAME))
+    return os.path.isfile(os.path.join(os.fspath(path), MANIFEST))
 
 
 def _digest(text: str) -> str:

@@ -10,12 +10,10 @@ into new files, without the removed ones and in the order of the ids.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,16 +21,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.index.folder import LOCK, check_files, data_file, remove_old_files
+from hashgrove.index.ids import are_ascending, check_keys
 from hashgrove.index.items import Items, in_memory, without
 from hashgrove.index.locking import lock_file
 from hashgrove.index.manifest import Manifest, is_index_folder
-from hashgrove.storage.atomic import TEMPORARY
-from hashgrove.storage.formats import FileError, MissingFileError, PathLike
+from hashgrove.storage.atomic import sync_folder
+from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["Store"]
 
-DATA_FILE = re.compile(r"(codes|ids|removed)-([0-9]+)\.bin")
 WIDTH_STEP = 16  # the room for text ids grows by this many bytes, so that it rarely has to
 CHUNK = 2**24  # bytes that are summed at a time
 ATTEMPTS = 20  # to read a folder whose files are being replaced
@@ -85,7 +84,7 @@ class Store:
             if target.exists():
                 target.unlink()
             os.rename(temporary, target)
-            _sync(target.parent)
+            sync_folder(target.parent)
         except OSError as error:
             raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
         finally:
@@ -103,7 +102,8 @@ class Store:
     def locked(cls, folder: PathLike) -> Store:
         """The index in a folder, for writing; there can be one writer at a time. What a killed one left is removed."""
         cls.read(folder)  # raises if there is no index
-        lock = lock_file(Path(folder) / "writer.lock", f"{os.fspath(folder)}: another process is writing to the index")
+        check_files(folder)
+        lock = lock_file(Path(folder) / LOCK, f"{os.fspath(folder)}: another process is writing to the index")
         store = cls(folder, Manifest.read(folder), lock=lock)
         store._remove_old_files()
         return store
@@ -173,12 +173,9 @@ class Store:
         self.manifest = now
         self._remove_old_files()
 
-    def _path(self, name: str, generation: int) -> Path:
-        return self.folder / f"{name}-{generation}.bin"
-
     def _append(self, name: str, generation: int, size: int, content: bytes | memoryview, crc: int) -> int:
         """Append to the first ``size`` bytes of a file, durably; return the new checksum."""
-        path = self._path(name, generation)
+        path = data_file(self.folder, name, generation)
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             with open(handle, "r+b") as file:
@@ -189,7 +186,7 @@ class Store:
                 os.fsync(file.fileno())
         except OSError as error:
             raise FileError(f"{path}: cannot be written: {error.strerror}") from error
-        _sync(self.folder)
+        sync_folder(self.folder)
         return zlib.crc32(content, crc)
 
     def _fit_ids(self, now: Manifest, ids: NDArray[Any]) -> Manifest:
@@ -208,9 +205,9 @@ class Store:
             "ids": (_id_type(now), now.n_rows, 1, now.ids_generation),
             "removed": (np.dtype("<i8"), now.n_removed, 1, now.generation),
         }[name]
-        path, size = self._path(name, generation), n_rows * n_columns * type_.itemsize
+        path, size = data_file(self.folder, name, generation), n_rows * n_columns * type_.itemsize
         if os.path.getsize(path) < size:
-            raise ModelFileError(f"{path}: damaged: must have {size} bytes. Got {os.path.getsize(path)}.")
+            raise _damaged(path, f"must have {size} bytes. Got {os.path.getsize(path)}.")
         if size == 0:
             return np.empty((n_rows, n_columns) if name == "codes" else n_rows, type_)
         mapped = np.memmap(path, type_, "r", shape=(n_rows, n_columns))
@@ -220,9 +217,9 @@ class Store:
         now = self.manifest
         codes, ids, removed = (self._map_file(name, now) for name in ("codes", "ids", "removed"))
         if zlib.crc32(_bytes_of(removed)) != now.removed_crc:
-            raise ModelFileError(f"{self._path('removed', now.generation)}: damaged: it does not match its checksum")
+            raise _damaged(data_file(self.folder, "removed", now.generation), "it does not match its checksum")
         if len(removed) and not (removed.min() >= 0 and removed.max() < now.n_rows):
-            raise ModelFileError(f"{self._path('removed', now.generation)}: damaged: it must name rows of the index")
+            raise _damaged(data_file(self.folder, "removed", now.generation), "it must name rows of the index")
         verify = self._verifier(now, codes, ids)
         rows = None
         if not now.ordered:
@@ -235,7 +232,10 @@ class Store:
             place = np.empty_like(rows)
             place[rows] = np.arange(len(rows))
             positions = place[positions]
-        return without(items, positions)
+        items = without(items, positions)
+        if rows is not None and (items.mask()[:-1] & (ids[1:] == ids[:-1])).any():
+            raise _damaged(data_file(self.folder, "ids", now.ids_generation), "an id must not occur twice")
+        return items
 
     def _verifier(self, now: Manifest, codes: NDArray[np.uint8], ids: NDArray[Any]) -> Callable[[], None]:
         """Make a function that compares the files with their checksums; known rows are not read again."""
@@ -251,20 +251,31 @@ class Store:
                 ("ids", ids, known.ids_crc if n_rows else 0, now.ids_crc, now.ids_generation),
             ):
                 if _crc(array[n_rows:], start) != crc:
-                    raise ModelFileError(f"{self._path(name, number)}: damaged: it does not match its checksum")
+                    raise _damaged(data_file(self.folder, name, number), "it does not match its checksum")
+            self._check_ids(now, ids, n_rows)
             self._verified = now
 
         return verify
 
+    def _check_ids(self, now: Manifest, ids: NDArray[Any], start: int) -> None:
+        """Refuse ids from row ``start`` on that no index has; a stranger's checksum says nothing about them."""
+        path = data_file(self.folder, "ids", now.ids_generation)
+        try:
+            check_keys(ids[start:])
+        except ValueError as error:
+            raise _damaged(path, f"its ids must be texts: {one_line(error)}") from error
+        if now.ordered and not are_ascending(ids[max(start - 1, 0) :]):
+            raise _damaged(path, "its ids must ascend, as its manifest says")
+
     def _remove_old_files(self) -> None:
-        """Remove files that the manifest does not name, and what killed writers left; readers keep what they mapped."""
-        for path in self.folder.iterdir():
-            match = DATA_FILE.fullmatch(path.name)
-            current = {"ids": self.manifest.ids_generation}
-            is_old = match is not None and int(match[2]) != current.get(match[1], self.manifest.generation)
-            if is_old or (self.lock is not None and TEMPORARY.fullmatch(path.name)):
-                with suppress(OSError):
-                    path.unlink()
+        """Remove files that the manifest does not name, and what killed writers left."""
+        now = self.manifest
+        current = {"codes": now.generation, "ids": now.ids_generation, "removed": now.generation}
+        remove_old_files(self.folder, current, temporary=self.lock is not None)
+
+
+def _damaged(path: Path, why: str) -> ModelFileError:
+    return ModelFileError(f"{path}: damaged: {why}")
 
 
 def _id_type(manifest: Manifest) -> np.dtype[Any]:
@@ -296,13 +307,3 @@ def _is_format_1(path: Path) -> bool:
         return bool(modelfile.read_header(path)["kind"] == "index")
     except ModelFileError:
         return False
-
-
-def _sync(folder: Path) -> None:
-    """Make new names in a folder durable, on systems that can sync a folder."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

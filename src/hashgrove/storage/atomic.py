@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from hashgrove.storage.formats import FileError, PathLike, one_line
 
-__all__ = ["atomic_write", "check_replaceable"]
+__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "sync_folder"]
 
 TEMPORARY = re.compile(r"\.hashgrove-[0-9a-f]{16}\.tmp")
 STALE_SECONDS = 24 * 3600  # a temporary file that was not written to for so long belongs to a process that was killed
@@ -93,7 +93,7 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary), path, os.fspath(path)):
             raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror or one_line(error)}") from error
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _remove_stale(folder: Path) -> None:
@@ -106,8 +106,8 @@ def _remove_stale(folder: Path) -> None:
                         os.unlink(entry.path)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable, on systems that can sync a folder; on the others there is nothing to do."""
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder durable, on systems that can sync a folder; on the others there is nothing to do."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -40,10 +40,18 @@ Table = tuple[NDArray[Any], NDArray[Any] | None]
 MEMORY_LIMIT = 64 * 2**30  # bytes that a compressed array may declare; the machine's memory if that is smaller
 DEFLATE_RATIO = 1032  # deflate packs at most this many bytes into one
 MAX_DIMENSIONS = 32  # of every version of numpy
+MAX_NAME = 50  # characters of a name in a list
+LINE_BREAKS = {ord(char): ascii(char)[1:-1] for char in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}  # of str.splitlines
 
 
 class FileError(ValueError):
-    """A file cannot be used. The message is one line: the file, what it must be, and what it is."""
+    """A file cannot be used. The message is one line: the file, what it must be, and what it is.
+
+    A line break in the name of the file, or in what is quoted from it, is escaped.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.translate(LINE_BREAKS))
 
 
 class MissingFileError(FileError, FileNotFoundError):
@@ -60,12 +68,13 @@ def one_line(error: BaseException) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """A list of names for an error message, cut off after the first twenty.
+    """A list of names for an error message, cut off after the first twenty; long names are cut, too.
 
     >>> listed(["a", "b"])
     '[a, b]'
     """
-    return "[" + ", ".join(names[:20]) + (", ...]" if len(names) > 20 else "]")
+    shown = [name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..." for name in names[:20]]
+    return "[" + ", ".join(shown) + (", ...]" if len(names) > 20 else "]")
 
 
 def check_shape(name: str, shape: Iterable[Any], itemsize: int) -> int:

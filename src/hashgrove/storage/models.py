@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hashgrove.codes import MAX_BITS
 from hashgrove.encoders import ENCODERS, Encoder, encoder_name
 from hashgrove.storage import modelfile
+from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
 
 if TYPE_CHECKING:
@@ -82,9 +84,8 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
     header, arrays = modelfile.read(path, kind="encoder")
     encoder_class = ENCODERS.get(str(header.get("encoder")))
     if encoder_class is None:
-        raise ModelFileError(
-            f"{os.fspath(path)}: unknown encoder {header.get('encoder')!r}; this version knows {sorted(ENCODERS)}"
-        )
+        unknown = repr(header.get("encoder"))[:100]
+        raise ModelFileError(f"{os.fspath(path)}: unknown encoder {unknown}; this version knows {sorted(ENCODERS)}")
     of_extractor = {name for name in arrays if name.startswith(FEATURES_PREFIX) and "features" in header}
     try:
         encoder = encoder_class.from_arrays({name: arrays[name] for name in arrays.keys() - of_extractor})
@@ -93,6 +94,8 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
             raise ValueError(
                 f"its header says (n_bits, n_features) = {declared}, its arrays {(encoder.n_bits, encoder.n_features)}"
             )
+        if encoder.n_bits > MAX_BITS:
+            raise ValueError(f"must have at most {MAX_BITS} bits. Got {encoder.n_bits}.")
         if "features" not in header:
             return encoder
         from hashgrove.features import ImageEncoder, rebuild
@@ -102,7 +105,7 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
     except ModelFileError:
         raise
     except ValueError as error:
-        raise ModelFileError(f"{os.fspath(path)}: {error}") from error
+        raise ModelFileError(f"{os.fspath(path)}: {one_line(error)}") from error
 
 
 def plain(value: Any) -> Any:
