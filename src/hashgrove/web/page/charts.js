@@ -5,7 +5,7 @@ import { number, svg } from "./dom.js";
 const LEFT = 44; // room for the numbers beside the vertical axis
 const BOTTOM = 34; // room for the numbers and the title below the horizontal axis
 const TOP = 10;
-const RIGHT = 8;
+const RIGHT = 14; // half of the last number below the horizontal axis
 
 /**
  * Keep a chart in `container`, as wide as that is.

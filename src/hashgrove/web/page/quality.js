@@ -2,7 +2,7 @@
 
 import { ServiceError, get } from "./api.js";
 import { keepChart, lineChart } from "./charts.js";
-import { byId, count, element, number } from "./dom.js";
+import { byId, count, element, number, svg } from "./dom.js";
 
 const PAUSE = 1000; // milliseconds between two questions whether the report is ready
 
@@ -19,7 +19,7 @@ export async function showQuality() {
       byId("quality-summary").textContent = "The service is computing the report …";
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
     } else {
-      throw new ServiceError(`There is no report: ${reason}.`, 404);
+      throw new ServiceError(`There is no report. ${reason}`, 404);
     }
   }
 }
@@ -60,13 +60,18 @@ function classes(rows) {
       "tr",
       {},
       element("th", { scope: "row" }, label),
-      element("td", { class: "meter" }, element("meter", { min: 0, max: 1, value: map, "aria-label": `MAP of ${label}` })),
+      element("td", { class: "of-one" }, share(map)),
       element("td", {}, number(map, 3)),
       element("td", { class: "muted" }, number(items)),
     ),
   );
   const head = ["Label", "", "MAP", "Items"].map((text) => (text ? element("th", { scope: "col" }, text) : element("td")));
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...lines));
+}
+
+/** A bar for a number from 0 to 1, which stands beside it in figures. */
+function share(value) {
+  return svg("svg", { class: "share", "aria-hidden": "true" }, svg("rect", { width: `${value * 100}%`, height: "100%", rx: 5 }));
 }
 
 function caption(title, remark) {

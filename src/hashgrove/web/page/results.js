@@ -12,10 +12,10 @@ import { search } from "./search.js";
 const TIMES = {
   features: "Picture to features",
   encode: "Features to code",
-  wait: "Waiting for a turn",
+  wait: "Waiting",
   search: "Search",
-  total: "Service in all",
-  browser: "Seen from here",
+  total: "In the service",
+  browser: "Round trip",
 };
 
 let info = null;
@@ -86,13 +86,10 @@ function queryParts(query, item) {
 }
 
 function neighbourCard(one, rank, { item, bits }) {
-  const distance = Number.isInteger(one.distance)
-    ? count(one.distance, "bit")
-    : `${number(one.distance, 2)} · ${count(one.differences, "bit")}`;
   const card = itemCard(
     one,
-    element("span", { class: "distance" }, distance),
-    one.before === undefined ? null : movement(one.before, rank),
+    element("span", { class: "distance" }, count(one.differences, "bit")),
+    one.before === undefined ? null : movement(one, rank),
     drawStrip(bits, one.bits),
   );
   if (item?.label !== undefined && one.label !== undefined) {
@@ -106,16 +103,24 @@ function neighbourCard(one, rank, { item, bits }) {
   return card;
 }
 
-function movement(before, rank) {
-  if (before === null) {
-    return element("span", { class: "moved up" }, "new here");
-  }
-  if (before === rank) {
-    return element("span", { class: "moved" }, "same rank");
-  }
-  const up = before > rank;
-  const places = count(Math.abs(before - rank), "place");
-  return element("span", { class: `moved ${up ? "up" : "down"}` }, `${up ? "▲" : "▼"} ${places}`);
+/** How far a neighbour has moved against the ranking by bits, and its distance in the unit of the other ranking. */
+function movement({ before, distance }, rank) {
+  const places = before === null ? null : before - rank;
+  const [kind, sign, words] =
+    places === null
+      ? ["up", "▲ new", "far behind by bits"]
+      : places === 0
+        ? ["", "=", "same rank as by bits"]
+        : places > 0
+          ? ["up", `▲ ${places}`, `${count(places, "place")} up against bits`]
+          : ["down", `▼ ${-places}`, `${count(-places, "place")} down against bits`];
+  return element(
+    "span",
+    { class: "moved", title: `${words}; distance ${distance}` },
+    element("span", { class: kind, "aria-hidden": "true" }, sign),
+    element("span", { class: "unseen" }, words),
+    element("span", {}, number(distance, 2)),
+  );
 }
 
 function showCode(bits, one = null) {
@@ -128,7 +133,9 @@ function showCode(bits, one = null) {
 function showHistogram({ histogram, neighbours }) {
   const marked = Math.max(-1, ...neighbours.map(({ differences }) => differences));
   const total = histogram.reduce((sum, value) => sum + value, 0);
-  byId("histogram-caption").textContent = `all ${number(total)} items by distance; shown ones reach to ${Math.max(0, marked)}`;
+  byId("histogram-caption").textContent = neighbours.length
+    ? `${count(total, "item")}; those shown within ${count(marked, "bit")}`
+    : `${count(total, "item")}; none is shown`;
   const label = `Number of items at each distance from 0 to ${histogram.length - 1} bits`;
   keepChart(byId("histogram"), (width) => barChart(histogram, { width, marked, title: "bits that differ", label }));
 }

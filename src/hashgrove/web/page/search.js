@@ -32,21 +32,22 @@ export async function search(query, { k, radius, ranking }, limit, signal) {
   const own = query.id === undefined ? 0 : 1; // room for the item itself
   const wanted = { k: Math.min(k + own, limit), bits: true };
   const asked = ranking === "bits" ? { ...wanted, ...(radius === null ? {} : { radius }) } : { ...wanted, [ranking]: true };
-  const [answer, item] = await Promise.all([
-    postSearch(bodyOf(query, { ...asked, histogram: true }), signal),
+  const first = postSearch(bodyOf(query, { ...asked, histogram: true }), signal);
+  const [answer, browser, item, plain] = await Promise.all([
+    first,
+    first.then(() => performance.now() - started),
     own ? get(`/items/${encodeURIComponent(query.id)}`, signal) : null,
+    ranking === "bits" ? null : postSearch(bodyOf(query, { k: Math.min(Math.max(DEPTH, k + own), limit) }), signal),
   ]);
-  const timings = { ...answer.timings, browser: performance.now() - started };
   const [{ bits, histogram }] = answer.queries;
   const neighbours = others(answer, query)
     .slice(0, k)
     .map((found) => ({ ...found, differences: differing(bits, found.bits).length }));
-  if (ranking !== "bits") {
-    const plain = await postSearch(bodyOf(query, { k: Math.min(Math.max(DEPTH, k + own), limit) }), signal);
+  if (plain) {
     const ranks = new Map(others(plain, query).map((found, at) => [found.id, at + 1]));
     neighbours.forEach((found) => (found.before = ranks.get(found.id) ?? null));
   }
-  return { item, bits, histogram, timings, neighbours };
+  return { item, bits, histogram, neighbours, timings: { ...answer.timings, browser } };
 }
 
 function others(answer, query) {
