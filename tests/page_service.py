@@ -1,14 +1,19 @@
-"""The real service, in a thread, for tests of its page: digits with pictures, and words without."""
+"""The real service in a thread and a real browser, for tests of the page: digits with pictures, texts without."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 import time
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import numpy as np
+import pytest
 import uvicorn
 from PIL import Image
+from playwright.sync_api import sync_playwright
 from sklearn.datasets import load_digits
 
 from hashgrove import FlatIndex, Gist
@@ -20,6 +25,7 @@ from hashgrove.web.details import Details
 from hashgrove.web.pictures import pictures_in
 
 N_PICTURES = 150
+N_TRAINED = 50  # so few that items of a class get different codes
 SIDE = 32  # pixels of a picture
 
 
@@ -37,10 +43,10 @@ def collection_with_pictures(folder):
     pictures, others = folder / "pictures", folder / "others"
     names = [f"digit {number:03}.png" for number in range(N_PICTURES)]
     files = write_digits(pictures, names, first=0)
-    trained = write_digits(others, names, first=N_PICTURES)  # codes of trained items would hardly differ
+    trained = write_digits(others, names[:N_TRAINED], first=N_PICTURES)
     targets = load_digits().target.astype(str)
     extractor = Gist(image_size=SIDE).fit(trained)
-    hasher = SDH(32, random_state=0).fit(extractor.transform(trained), targets[N_PICTURES : 2 * N_PICTURES])
+    hasher = SDH(32, random_state=0).fit(extractor.transform(trained), targets[N_PICTURES : N_PICTURES + N_TRAINED])
     hasher.save(folder / "model.hashgrove", features=extractor)
     model = load_model(folder / "model.hashgrove")
     X = extractor.transform(files)
@@ -52,10 +58,11 @@ def collection_with_pictures(folder):
 
 
 def collection_of_texts():
-    """Codes of eight bytes with fields, without pictures, labels and a model."""
+    """Codes of eight bytes with fields, without pictures, labels and a model. One field looks like markup."""
     rng = np.random.default_rng(0)
     ids = np.arange(40)
-    columns = {"title": [f"Report on topic {row % 7}" for row in ids], "year": [str(1990 + row) for row in ids]}
+    titles = ["<img src='x' onerror='alert(1)'>", *(f"Report on topic {row % 7}" for row in ids[1:])]
+    columns = {"title": titles, "year": [str(1990 + row) for row in ids]}
     codes = rng.integers(0, 256, (len(ids), 8), dtype=np.uint8)
     return Collection(FlatIndex(codes), "reports.hgi", details=Details(ids, columns=columns))
 
@@ -75,3 +82,37 @@ def served(collection, *, port=0, key=None):
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def chromium():
+    """Debian's Chromium without a window. Where there is none, tests are skipped, unless they must run."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        reason = "there is no Chromium (Debian: apt-get install chromium)"
+        pytest.fail(reason) if os.environ.get("HASHGROVE_REQUIRE_BROWSER") else pytest.skip(reason)
+    switches = ["no-sandbox", "disable-gpu", "disable-background-networking", "disable-component-update"]
+    switches += ["disable-sync", "no-first-run"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=[f"--{switch}" for switch in switches])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser, *, allowed="", **settings):
+    """A page of a new visitor. It may ask no other host, break no rule of its policy and log no error.
+
+    ``allowed`` is a part of the messages that a test expects, such as the status of a refused request.
+    """
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | settings)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    asked, messages = [], []
+    page.on("request", lambda request: asked.append(urlsplit(request.url)))
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    yield page
+    context.close()
+    assert {url.hostname for url in asked if url.scheme not in ("blob", "data")} <= {"127.0.0.1"}
+    assert [message for message in messages if not allowed or allowed not in message] == []

@@ -18,6 +18,7 @@ export function startAsk(info, search) {
   byId("ask-hint").textContent = hint(info);
   text.placeholder = info.takes_images ? "Drop or paste a picture, or type" : "Paste or type";
   byId("ask-picture").hidden = !info.takes_images;
+  byId("ask-search").disabled = false; // before, nobody would have answered
 
   byId("ask").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -53,7 +53,7 @@ export function barChart(counts, { width, marked, title, label }) {
       class: at <= marked ? "bar marked" : "bar",
     }, svg("title", {}, `distance ${at}: ${number(value)}`));
   });
-  const every = Math.max(1, niceCeiling(counts.length / 6));
+  const every = Math.max(1, 2 ** Math.ceil(Math.log2(counts.length / 6))); // a number at every 8, 16, 32 bits
   const ticks = counts.flatMap((_, at) => (at % every === 0 ? [[plot.x + (at + 0.5) * step, String(at)]] : []));
   return chart(width, height, label, grid(plot, [0, top / 2, top], top), ...bars, axis(plot, ticks, title));
 }
@@ -113,10 +113,10 @@ function axis(plot, ticks, title) {
   );
 }
 
-/** The smallest of 1, 2, 5, 10, 20, ... that is at least `value`. */
+/** A number that is at least `value`, and that people find as round as its half. */
 function niceCeiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((nice) => nice >= value);
+  return [1, 2, 3, 4, 6, 8, 10].map((factor) => factor * power).find((nice) => nice >= value);
 }
 
 function compact(value) {
