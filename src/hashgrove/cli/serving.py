@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.cli.inputs import read_rows_labels
 from hashgrove.storage.formats import FileError
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details, read_fields
@@ -74,6 +73,8 @@ def _labels(ids: NDArray[Any], file: str | None, from_folders: bool, *, of: str)
         return np.array(names, np.str_)
     if file is None:
         return None
+    from hashgrove.cli.inputs import read_rows_labels  # it loads everything that a model needs
+
     labels = read_rows_labels(file, rows=len(ids), of=of, may_be_missing=True)
     if labels.ndim != 1:
         raise FileError(f"{file}: must have one label per item. Got tags of shape {labels.shape}.")

@@ -86,9 +86,9 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(Exception, _answer_error)
-    _add_state(app, service)
+    _add_search(app, service)  # first, because routes are tried one after the other
     _add_items(app, service)
-    _add_search(app, service)
+    _add_state(app, service)
     add_site(app)
     describe(app, needs_key=key is not None)
     return Guard(app, counters=service.counters, limits=limits, key=key, hosts=hosts)

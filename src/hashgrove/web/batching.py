@@ -139,7 +139,17 @@ class Batcher:
             self._waiting.append(waiting)
             self._n_rows += len(query.codes)
             self._change.notify()
-        return await waiting.answer
+        try:
+            return await waiting.answer
+        except asyncio.CancelledError:  # its time is over, or the client has gone
+            self._forget(waiting)
+            raise
+
+    def _forget(self, waiting: _Waiting) -> None:
+        with self._change:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+                self._n_rows -= len(waiting.query.codes)
 
     def close(self) -> None:
         """Answer whoever waits, and end the thread."""
@@ -172,28 +182,18 @@ class Batcher:
     def _next(self) -> list[_Waiting]:
         """The queries of the next pass: the first that waits and all others of its kind; none when it is closed."""
         with self._change:
-            while True:
-                while not self._waiting and not self._closed:
-                    self._change.wait()
-                if not self._waiting:
-                    return []
-                batch: list[_Waiting] = []
-                others: deque[_Waiting] = deque()
-                rows, kind = 0, None
-                for waiting in self._waiting:
-                    if waiting.answer.cancelled():  # its time was over
-                        self._n_rows -= len(waiting.query.codes)
-                        continue
-                    kind = waiting.query.kind if kind is None else kind
-                    n_rows = len(waiting.query.codes)
-                    if waiting.query.kind == kind and (not batch or rows + n_rows <= PASS_ROWS):
-                        batch.append(waiting)
-                        rows += n_rows
-                    else:
-                        others.append(waiting)
-                self._waiting, self._n_rows = others, self._n_rows - rows
-                if batch:
-                    return batch
+            while not self._waiting and not self._closed:
+                self._change.wait()
+            batch: list[_Waiting] = []
+            others: deque[_Waiting] = deque()
+            n_rows = 0
+            for waiting in self._waiting:
+                more = len(waiting.query.codes)
+                fits = not batch or (waiting.query.kind == batch[0].query.kind and n_rows + more <= PASS_ROWS)
+                (batch if fits else others).append(waiting)
+                n_rows += more if fits else 0
+            self._waiting, self._n_rows = others, self._n_rows - n_rows
+            return batch
 
 
 def _resolve(outcomes: Sequence[tuple[asyncio.Future[Any], Any, float, float]]) -> None:

@@ -1,4 +1,7 @@
-"""`Collection`: what the service serves. An index, the model that encodes queries, labels, fields and pictures."""
+"""`Collection`: what the service serves. An index, the model that encodes queries, labels, fields and pictures.
+
+Encoders and features are imported only where there is a model, because they take longer to load than all the rest.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -15,15 +18,16 @@ from numpy.typing import NDArray
 
 from hashgrove import index as indexes
 from hashgrove.codes import unpack
-from hashgrove.encoders import Encoder
-from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.index import Index
 from hashgrove.index.ids import MAX_ID, check_ids, find
 from hashgrove.index.kept import Kept
 from hashgrove.storage.formats import FileError
-from hashgrove.storage.models import load as load_model
 from hashgrove.web.details import Details
 from hashgrove.web.pictures import Find
+
+if TYPE_CHECKING:
+    from hashgrove.encoders import Encoder
+    from hashgrove.features import FeatureExtractor, ImageEncoder
 
 __all__ = ["Collection", "as_hex", "open_index"]
 
@@ -47,6 +51,12 @@ def open_index(place: str, *, writable: bool) -> Index:
         raise FileError(f"{place}: must be the folder of an index. This version cannot connect to engines.")
     opened: Index = connect(place)
     return opened
+
+
+def _load(file: str) -> Encoder | ImageEncoder:
+    from hashgrove.storage.models import load
+
+    return load(file)
 
 
 def as_hex(code: NDArray[np.uint8]) -> str:
@@ -105,8 +115,8 @@ class Collection:
         kept = os.path.join(place, "model.hashgrove")
         file = model or (kept if os.path.exists(kept) else None)
         try:
-            encoder = None if file is None else load_model(file)
-            return cls(index, os.path.basename(os.path.normpath(place)), model=encoder, read_only=read_only)
+            name = os.path.basename(os.path.normpath(place))
+            return cls(index, name, model=None if file is None else _load(file), read_only=read_only)
         except BaseException:
             index.close()
             raise
@@ -114,12 +124,21 @@ class Collection:
     @property
     def encoder(self) -> Encoder | None:
         """What turns features into codes."""
-        return self.model.encoder if isinstance(self.model, ImageEncoder) else self.model
+        images = self._for_images()
+        return self.model if images is None else images.encoder  # type: ignore[return-value]
 
     @property
     def extractor(self) -> FeatureExtractor | None:
         """What turns pictures into features."""
-        return self.model.features if isinstance(self.model, ImageEncoder) else None
+        images = self._for_images()
+        return None if images is None else images.features
+
+    def _for_images(self) -> ImageEncoder | None:
+        if self.model is None:
+            return None
+        from hashgrove.features import ImageEncoder
+
+        return self.model if isinstance(self.model, ImageEncoder) else None
 
     @property
     def kept(self) -> Kept | None:

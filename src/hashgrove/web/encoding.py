@@ -9,18 +9,19 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Encoder
-from hashgrove.features import FeatureExtractor
-from hashgrove.features.images import ImageFileError
 from hashgrove.web.collection import Collection
 from hashgrove.web.errors import BUSY, ServiceError, must_be
 from hashgrove.web.limits import Limits
 from hashgrove.web.pictures import thumbnail
+
+if TYPE_CHECKING:
+    from hashgrove.encoders import Encoder
+    from hashgrove.features import FeatureExtractor
 
 __all__ = ["Encoded", "Encoding"]
 
@@ -143,6 +144,8 @@ class Encoding:
 
 def _features(extractor: FeatureExtractor, content: bytes) -> NDArray[Any]:
     """The features of a picture. It is written to a file, because readers of images check the size of the file."""
+    from hashgrove.features.images import ImageFileError
+
     handle, path = tempfile.mkstemp(prefix="hashgrove-")
     try:
         with open(handle, "wb") as file:

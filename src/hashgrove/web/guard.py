@@ -122,7 +122,7 @@ class Guard:
     def _check_key(self, headers: Mapping[str, str]) -> None:
         kind, _, token = headers.get("authorization", "").partition(" ")
         given = headers.get("x-api-key") or (token.strip() if kind.lower() == "bearer" else "")
-        if not hmac.compare_digest(given.encode(), self.key or b""):
+        if not hmac.compare_digest(given.encode("latin-1"), self.key or b""):
             message = "A key is needed, in the header 'X-Api-Key' or 'Authorization: Bearer'."
             raise ServiceError(401, message, headers={"WWW-Authenticate": "Bearer"})
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hashgrove.features.images import MAX_PIXELS
-
 __all__ = ["LIMITS", "Limits"]
 
 
@@ -31,8 +29,8 @@ class Limits:
         Time until a request is given up.
     waiting : int
         Queries that wait for the next pass over the codes; further ones are refused.
-    image_bytes, image_pixels : int
-        Size of an uploaded picture.
+    image_bytes : int
+        Size of an uploaded picture. Its pixels are limited by `hashgrove.features.images.read_image`.
     waiting_images : int
         Pictures that are decoded or wait for it; further ones are refused.
     """
@@ -46,7 +44,6 @@ class Limits:
     seconds: float = 30.0
     waiting: int = 4096
     image_bytes: int = 2**24
-    image_pixels: int = MAX_PIXELS
     waiting_images: int = 16
 
 

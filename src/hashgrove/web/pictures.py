@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError
 
@@ -78,6 +77,8 @@ def _read(folder: str) -> dict[str, str]:
 
 def pictures_in(folder: str) -> Find:
     """How to find the pictures of a folder: by their path in it, with or without the ending."""
+    from hashgrove.features.images import list_images
+
     by_name: dict[str, str] = {}
     for path in list_images(folder):
         name = os.path.relpath(path, folder)
@@ -87,6 +88,8 @@ def pictures_in(folder: str) -> Find:
 
 
 def _is_picture(name: str) -> bool:
+    from hashgrove.features.images import ENDINGS
+
     return os.path.splitext(name)[1].lower() in ENDINGS
 
 
@@ -94,6 +97,8 @@ def _is_picture(name: str) -> bool:
 def thumbnail(path: str) -> bytes | None:
     """A small PNG or JPEG of an image file; None if there is no such image, or it cannot be read."""
     from PIL import Image
+
+    from hashgrove.features.images import ImageFileError, read_image
 
     try:
         image = Image.fromarray(read_image(path))

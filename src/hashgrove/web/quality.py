@@ -9,7 +9,6 @@ import numpy as np
 
 from hashgrove.codes import group_equal
 from hashgrove.index.ids import find
-from hashgrove.metrics import evaluate
 from hashgrove.web.collection import Collection
 
 __all__ = ["Quality", "measure"]
@@ -25,6 +24,8 @@ def measure(collection: Collection) -> dict[str, Any]:
     In a collection of at most 5,000 labelled items each searches the others. In a larger one, 2,000 items that are
     drawn by seed search the rest.
     """
+    from hashgrove.metrics import evaluate
+
     ids, codes = collection.contents()
     details = collection.details
     places, known = find(ids, details.ids)
