@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from hashgrove import FlatIndex
+from hashgrove.web.collection import Collection
 from page_service import N_PICTURES, chromium, collection_of_texts, collection_with_pictures, opened, served
 
 QUERY = "digit 008.png"
@@ -99,7 +101,7 @@ def test_the_collection_has_pages_pictures_and_a_filter(page, address):
     expect(page.locator("#collection-summary")).to_have_text(f"1 to 60 of {N_PICTURES} items")
     first = items.first.locator("img")
     assert first.get_attribute("loading") == "lazy"
-    page.wait_for_function("document.querySelector('#collection-items img').naturalWidth === 32")
+    expect(page.locator("#collection-items img").first).to_have_js_property("naturalWidth", 32)
     page.get_by_role("link", name="Next").click()
     expect(page.locator("#collection-summary")).to_have_text(f"61 to 120 of {N_PICTURES} items")
     page.get_by_label("Label").select_option("3")
@@ -184,7 +186,7 @@ def test_a_picture_finds_itself(page, address, digits, way):
         give_file(page, way, "mine.png", content, "image/png")
     assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20)
     expect(page.locator("#query")).to_contain_text("mine.png")
-    page.wait_for_function("document.querySelector('#query img').naturalWidth === 32")
+    expect(page.locator("#query img").first).to_have_js_property("naturalWidth", 32)
     assert page.locator("#times dt").first.inner_text() == "Picture to features"
 
 
@@ -271,3 +273,10 @@ def test_the_quality_report(page, address):
     values = [float(value) for value in rows.locator("td:nth-child(3)").all_inner_texts()]
     assert values == pytest.approx([row["map"] for row in report["per_class"]], abs=0.001)
     expect(page.locator("#quality .dot")).to_have_count(len(report["precision"]))
+
+
+def test_an_empty_collection(page):
+    with served(Collection(FlatIndex(np.empty((0, 8), np.uint8)), "empty.hgi")) as address:
+        page.goto(address)
+        expect(page.locator("#collection-summary")).to_have_text("There are no items yet.")
+        expect(page.locator("#about")).to_contain_text("empty.hgi: 0 items")

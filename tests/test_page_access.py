@@ -119,7 +119,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser, addresses):
         page.get_by_label("API key").fill(KEY)
         page.keyboard.press("Enter")
         expect(page.locator("#collection-items li")).to_have_count(60)
-        page.wait_for_function("document.querySelector('#collection-items img').naturalWidth === 32")
+        expect(page.locator("#collection-items img").first).to_have_js_property("naturalWidth", 32)
         assert page.evaluate("Object.values({...sessionStorage}).length") == 1
         page.reload()
         expect(page.locator("#collection-items li")).to_have_count(60)

@@ -41,7 +41,9 @@ export async function getPicture(path) {
 export async function postSearch(body, signal) {
   const isForm = body instanceof FormData;
   const headers = isForm ? {} : { "Content-Type": "application/json" };
-  return (await call("/search", { method: "POST", headers, body: isForm ? body : JSON.stringify(body), signal })).json();
+  return (
+    await call("/search", { method: "POST", headers, body: isForm ? body : JSON.stringify(body), signal })
+  ).json();
 }
 
 async function call(path, options) {

@@ -41,14 +41,17 @@ export function startAsk(info, search) {
 }
 
 function hint(info) {
-  const ways = ["the id of an item", `a code of ${info.n_bits} bits in hexadecimal`];
+  const ways = ["the id of an item"];
+  if (info.n_bits) {
+    ways.push(`a code of ${info.n_bits} bits in hexadecimal`); // nobody knows how many in an empty collection
+  }
   if (info.n_features) {
     ways.unshift(`a vector of ${number(info.n_features)} numbers`);
   }
   if (info.takes_images) {
     ways.unshift("a picture");
   }
-  return `Takes ${ways.slice(0, -1).join(", ")} or ${ways.at(-1)}.`;
+  return `Takes ${[ways.slice(0, -1).join(", "), ways.at(-1)].filter(Boolean).join(" or ")}.`;
 }
 
 /** The query that a text stands for. */
@@ -74,7 +77,10 @@ function readVector(words, wrong, info) {
     throw new ServiceError(`The vector must consist of numbers. Got “${wrong[0].slice(0, 40)}”.`, 422);
   }
   if (words.length !== info.n_features) {
-    throw new ServiceError(`The vector must have ${number(info.n_features)} numbers. Got ${number(words.length)}.`, 422);
+    throw new ServiceError(
+      `The vector must have ${number(info.n_features)} numbers. Got ${number(words.length)}.`,
+      422,
+    );
   }
   return words.map(Number);
 }

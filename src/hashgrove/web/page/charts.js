@@ -45,13 +45,17 @@ export function barChart(counts, { width, marked, title, label }) {
   const step = plot.width / counts.length;
   const bars = counts.map((value, at) => {
     const size = value === 0 ? 0 : Math.max(1, (value / top) * plot.height);
-    return svg("rect", {
-      x: plot.x + at * step + Math.min(1, step / 8),
-      y: plot.y + plot.height - size,
-      width: Math.max(0.5, step - Math.min(2, step / 4)),
-      height: size,
-      class: at <= marked ? "bar marked" : "bar",
-    }, svg("title", {}, `distance ${at}: ${number(value)}`));
+    return svg(
+      "rect",
+      {
+        x: plot.x + at * step + Math.min(1, step / 8),
+        y: plot.y + plot.height - size,
+        width: Math.max(0.5, step - Math.min(2, step / 4)),
+        height: size,
+        class: at <= marked ? "bar marked" : "bar",
+      },
+      svg("title", {}, `distance ${at}: ${number(value)}`),
+    );
   });
   const every = Math.max(1, 2 ** Math.ceil(Math.log2(counts.length / 6))); // a number at every 8, 16, 32 bits
   const ticks = counts.flatMap((_, at) => (at % every === 0 ? [[plot.x + (at + 0.5) * step, String(at)]] : []));
@@ -69,14 +73,25 @@ export function lineChart(points, { width, title, label }) {
   const plot = frame(width, height);
   const last = Math.log(Math.max(points.at(-1)[0], 2));
   const place = ([x, y]) => [plot.x + (Math.log(x) / last) * plot.width, plot.y + (1 - y) * plot.height];
-  const path = points.map((point, at) => `${at ? "L" : "M"}${place(point).map((value) => value.toFixed(1)).join(" ")}`);
+  const path = points.map(
+    (point, at) =>
+      `${at ? "L" : "M"}${place(point)
+        .map((value) => value.toFixed(1))
+        .join(" ")}`,
+  );
   const dots = points.map((point) => {
     const [cx, cy] = place(point);
-    return svg("circle", { cx, cy, r: 3.5, class: "dot" }, svg("title", {}, `${number(point[0])}: ${point[1].toFixed(3)}`));
+    return svg(
+      "circle",
+      { cx, cy, r: 3.5, class: "dot" },
+      svg("title", {}, `${number(point[0])}: ${point[1].toFixed(3)}`),
+    );
   });
   const ticks = points.flatMap(([x]) => (Number.isInteger(Math.log10(x)) ? [[place([x, 0])[0], number(x)]] : []));
   return chart(
-    width, height, label,
+    width,
+    height,
+    label,
     grid(plot, [0, 0.5, 1], 1),
     svg("path", { d: path.join(""), class: "line" }),
     ...dots,
@@ -85,7 +100,11 @@ export function lineChart(points, { width, title, label }) {
 }
 
 function chart(width, height, label, ...parts) {
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label }, ...parts);
+  return svg(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label },
+    ...parts,
+  );
 }
 
 function frame(width, height) {

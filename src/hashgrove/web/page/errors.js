@@ -22,7 +22,11 @@ export async function reportErrors(slot, work) {
     if (!(error instanceof ServiceError)) {
       throw error;
     }
-    const again = element("button", { type: "button", class: "plain", onclick: () => reportErrors(slot, work) }, "Try again");
+    const again = element(
+      "button",
+      { type: "button", class: "plain", onclick: () => reportErrors(slot, work) },
+      "Try again",
+    );
     slot.replaceChildren(error.message, error.status === 0 || error.status === 503 ? again : "");
     slot.hidden = false;
     return false;

@@ -38,7 +38,14 @@ export function listenToArrows(list) {
     const links = [...list.querySelectorAll("a.item")];
     const at = links.indexOf(event.target);
     const columns = links.filter((link) => top(link) === top(links[0])).length;
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -at, End: links.length - 1 - at };
+    const steps = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: -columns,
+      ArrowDown: columns,
+      Home: -at,
+      End: links.length - 1 - at,
+    };
     const target = links[at + steps[event.key]];
     if (at >= 0 && target && !event.altKey && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();

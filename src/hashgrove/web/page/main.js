@@ -23,7 +23,8 @@ async function start() {
   listenToKeys();
   await reportErrors(byId("collection-error"), async () => {
     const info = await get("/info");
-    byId("about").textContent = `${info.name}: ${count(info.items, "item")} of ${info.n_bits} bits, hashgrove ${info.version}`;
+    const size = count(info.items, "item") + (info.n_bits ? ` of ${info.n_bits} bits` : "");
+    byId("about").textContent = `${info.name}: ${size}, hashgrove ${info.version}`;
     byId("to-quality").hidden = !info.has_report;
     startGallery(info);
     startResults(info);
@@ -91,7 +92,8 @@ function reveal(section) {
 
 /** Back in the collection the focus returns to the item that was opened; elsewhere it goes to the title. */
 function moveFocus(section) {
-  const link = section === "collection" && opened !== null && document.querySelector(`#collection [data-id="${CSS.escape(opened)}"]`);
+  const links = section === "collection" ? [...document.querySelectorAll("#collection [data-id]")] : [];
+  const link = links.find(({ dataset }) => dataset.id === opened);
   if (link) {
     link.focus();
   } else {

@@ -27,14 +27,25 @@ export async function showQuality() {
 function show(report) {
   byId("quality-summary").textContent = report.protocol;
   const curve = element("div");
-  const label = `Precision by rank: ${report.precision.map(([rank, value]) => `${value.toFixed(2)} at ${rank}`).join(", ")}`;
+  const values = report.precision.map(([rank, value]) => `${value.toFixed(2)} at ${rank}`);
+  const label = `Precision by rank: ${values.join(", ")}`;
   byId("quality-content").replaceChildren(
     figures(report),
     element(
       "div",
       { class: "charts" },
-      element("figure", { class: "card" }, caption("Precision", "share of the nearest items that have the query’s label"), curve),
-      element("figure", { class: "card" }, caption("Mean average precision by label", "1 is perfect"), classes(report.per_class)),
+      element(
+        "figure",
+        { class: "card" },
+        caption("Precision", "share of the nearest items that have the query’s label"),
+        curve,
+      ),
+      element(
+        "figure",
+        { class: "card" },
+        caption("Mean average precision by label", "1 is perfect"),
+        classes(report.per_class),
+      ),
     ),
   );
   keepChart(curve, (width) => lineChart(report.precision, { width, title: "nearest items", label }));
@@ -49,7 +60,12 @@ function figures({ map, precision, distinct, n_items: items, n_queries: queries 
     ["Largest group", number(distinct.largest), "items that share one code"],
   ];
   const boxes = rows.map(([name, figure, remark]) =>
-    element("div", { class: "card" }, element("dt", {}, name), element("dd", {}, element("strong", {}, figure), remark)),
+    element(
+      "div",
+      { class: "card" },
+      element("dt", {}, name),
+      element("dd", {}, element("strong", {}, figure), remark),
+    ),
   );
   return element("dl", { class: "figures" }, ...boxes);
 }
@@ -65,13 +81,19 @@ function classes(rows) {
       element("td", { class: "muted" }, number(items)),
     ),
   );
-  const head = ["Label", "", "MAP", "Items"].map((text) => (text ? element("th", { scope: "col" }, text) : element("td")));
+  const head = ["Label", "", "MAP", "Items"].map((text) =>
+    text ? element("th", { scope: "col" }, text) : element("td"),
+  );
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...lines));
 }
 
 /** A bar for a number from 0 to 1, which stands beside it in figures. */
 function share(value) {
-  return svg("svg", { class: "share", "aria-hidden": "true" }, svg("rect", { width: `${value * 100}%`, height: "100%", rx: 5 }));
+  return svg(
+    "svg",
+    { class: "share", "aria-hidden": "true" },
+    svg("rect", { width: `${value * 100}%`, height: "100%", rx: 5 }),
+  );
 }
 
 function caption(title, remark) {

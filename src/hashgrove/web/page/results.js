@@ -85,7 +85,7 @@ function queryParts(query, item) {
   return [element("p", {}, element("strong", {}, text))];
 }
 
-function neighbourCard(one, rank, { item, bits }) {
+function neighbourCard(one, rank, { item, bits, neighbours }) {
   const card = itemCard(
     one,
     element("span", { class: "distance" }, count(one.differences, "bit")),
@@ -95,11 +95,9 @@ function neighbourCard(one, rank, { item, bits }) {
   if (item?.label !== undefined && one.label !== undefined) {
     card.querySelector(".label").classList.add(one.label === item.label ? "same" : "other");
   }
-  const link = card.firstChild;
-  link.addEventListener("pointerenter", () => showCode(bits, one));
-  link.addEventListener("focus", () => showCode(bits, one));
-  link.addEventListener("pointerleave", () => showCode(bits));
-  link.addEventListener("blur", () => showCode(bits));
+  for (const event of ["pointerenter", "pointerleave", "focus", "blur"]) {
+    card.firstChild.addEventListener(event, () => compare(bits, neighbours));
+  }
   return card;
 }
 
@@ -120,6 +118,16 @@ function movement({ before, distance }, rank) {
     element("span", { class: kind, "aria-hidden": "true" }, sign),
     element("span", { class: "unseen" }, words),
     element("span", {}, number(distance, 2)),
+  );
+}
+
+/** Mark the bits of the neighbour under the cursor, or else of the one with the focus. */
+function compare(bits, neighbours) {
+  const list = byId("results-items");
+  const link = list.querySelector("a:hover") ?? list.querySelector("a:focus");
+  showCode(
+    bits,
+    neighbours.find(({ id }) => id === link?.dataset.id),
   );
 }
 

@@ -3,7 +3,8 @@
 /**
  * Where the page is.
  *
- * @returns {{view: string, id?: string, page?: number, label?: string}} view is "collection", "item", "query" or "quality"
+ * @returns {{view: string, id?: string, page?: number, label?: string}} the view is "collection" (with its page and
+ *   label), "item" (with its id), "query" or "quality"
  */
 export function currentRoute() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");

@@ -31,7 +31,8 @@ export async function search(query, { k, radius, ranking }, limit, signal) {
   const started = performance.now();
   const own = query.id === undefined ? 0 : 1; // room for the item itself
   const wanted = { k: Math.min(k + own, limit), bits: true };
-  const asked = ranking === "bits" ? { ...wanted, ...(radius === null ? {} : { radius }) } : { ...wanted, [ranking]: true };
+  const asked =
+    ranking === "bits" ? { ...wanted, ...(radius === null ? {} : { radius }) } : { ...wanted, [ranking]: true };
   const first = postSearch(bodyOf(query, { ...asked, histogram: true }), signal);
   const [answer, browser, item, plain] = await Promise.all([
     first,
@@ -61,6 +62,10 @@ function bodyOf(query, settings) {
     Object.entries(settings).forEach(([name, value]) => form.append(name, String(value)));
     return form;
   }
-  const what = query.features ? { features: [query.features] } : query.code ? { codes: [query.code] } : { id: query.id };
+  const what = query.features
+    ? { features: [query.features] }
+    : query.code
+      ? { codes: [query.code] }
+      : { id: query.id };
   return { ...what, ...settings };
 }
