@@ -80,9 +80,8 @@ def test_kill_9_under_writes_loses_no_acknowledged_change(tmp_path):
         for round_ in range(ROUNDS):
             starter.stdin.write("start\n")
             pid, port = map(int, starter.stdout.readline().split())
-            writers = [
-                Writer(port, WRITERS * round_ + number + 1, random.Random(rng.random())) for number in range(WRITERS)
-            ]
+            numbers = range(WRITERS * round_ + 1, WRITERS * (round_ + 1) + 1)
+            writers = [Writer(port, number, random.Random(rng.random())) for number in numbers]
             for writer in writers:
                 writer.start()
             time.sleep(rng.uniform(0.02, 0.3))
