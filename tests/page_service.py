@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import uvicorn
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 from sklearn.datasets import load_digits
 
 from hashgrove import FlatIndex, Gist
@@ -24,6 +24,7 @@ from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
 from hashgrove.web.pictures import pictures_in
 
+PATIENCE = 30_000  # milliseconds until something counts as missing, on a machine that is busy with other tests
 N_PICTURES = 150
 N_TRAINED = 50  # so few that items of a class get different codes
 SIDE = 32  # pixels of a picture
@@ -107,7 +108,8 @@ def opened(browser, *, allowed="", **settings):
     """
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | settings)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
     asked, messages = [], []
     page.on("request", lambda request: asked.append(urlsplit(request.url)))
     page.on("console", lambda message: messages.append(message.text))
