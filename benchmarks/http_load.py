@@ -1,14 +1,17 @@
-"""A cheap load of HTTP requests: many connections, each with one request at a time, in one thread and without a library.
+"""Services as processes, and a cheap load of HTTP requests: many connections, each with one request at a time.
 
 A client that does more per request than the service would measure itself. This one only finds the end of each answer.
 """
 
 from __future__ import annotations
 
+import re
 import selectors
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 END_OF_HEAD = b"\r\n\r\n"
@@ -23,6 +26,23 @@ def request(method: str, path: str, *, head: str = "", body: bytes = b"") -> byt
 def post(path: str, body: bytes, *, kind: str = "application/json") -> bytes:
     """Return a whole request that sends a body."""
     return request("POST", path, head=f"content-type: {kind}\r\n", body=body)
+
+
+@contextmanager
+def started(command: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Run a service that says on stderr where it is; give its port and its process id."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/", said)):
+                said = process.stderr.readline()
+                if not said:
+                    raise RuntimeError(f"the service did not start: {' '.join(command)}")
+            yield int(found[1]), process.pid
+        finally:
+            process.terminate()
+            process.wait()
 
 
 @dataclass

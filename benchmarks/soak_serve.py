@@ -3,8 +3,8 @@
     python benchmarks/soak_serve.py                # ten minutes
     python benchmarks/soak_serve.py --seconds 20   # as in the tests
 
-Sixteen clients search, list, add and remove items; one request in a hundred is bad. It prints what it found as JSON, and
-ends with exit code 1 if anything was wrong.
+Sixteen clients search, list, add and remove items; one request in a hundred is bad. It prints what it found as JSON,
+and ends with exit code 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -12,20 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hashgrove import FlatIndex
-from http_load import load, post, request
+from http_load import load, post, request, started
 
 N_ITEMS, N_BYTES, N_CLIENTS = 100_000, 8, 16
 BAD = 0.01  # share of the requests
@@ -38,24 +34,6 @@ class Ask(NamedTuple):
 
     request: bytes
     right: tuple[int, ...]
-
-
-@contextmanager
-def service(*arguments: str) -> Iterator[tuple[int, int]]:
-    """Run ``hashgrove serve`` with these arguments; give its port and its process id."""
-    command = [sys.executable, "-m", "hashgrove", "serve", *arguments, "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            said = ""
-            while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/", said)):
-                said = process.stderr.readline()
-                if not said:
-                    raise RuntimeError("the service did not start")
-            yield int(found[1]), process.pid
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def good(rng: random.Random) -> Ask:
@@ -120,9 +98,10 @@ def soak(seconds: float, *, seed: int = 0) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         codes = np.random.default_rng(seed).integers(0, 256, (N_ITEMS, N_BYTES), dtype=np.uint8)
         FlatIndex(codes).save(f"{folder}/codes.hgi")
-        with service(f"{folder}/codes.hgi") as (port, pid):
-            started = time.monotonic()
-            while (spent := time.monotonic() - started) < seconds:
+        command = [sys.executable, "-m", "hashgrove", "serve", f"{folder}/codes.hgi", "--port", "0"]
+        with started(command) as (port, pid):
+            begin = time.monotonic()
+            while (spent := time.monotonic() - begin) < seconds:
                 start = rng.randrange(len(asks))
                 turn = [ask.request for ask in asks[start:] + asks[:start]]
                 load(
