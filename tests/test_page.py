@@ -235,6 +235,17 @@ def test_a_bad_file_is_named_beside_the_box(refused, address):
     expect(refused.locator("#collection")).to_be_visible()
 
 
+def test_an_address_of_no_item_shows_no_neighbours_of_another(refused, address):
+    refused.goto(f"{address}#/item/{QUERY}")
+    assert len(found(refused)) == 20
+    refused.goto(f"{address}#/item/gone.png")
+    expect(refused.locator("#results-error")).to_contain_text("gone.png")
+    expect(refused.locator("#results-items")).to_be_hidden()
+    refused.go_back()
+    assert len(found(refused)) == 20
+    expect(refused.locator("#results-error")).to_be_hidden()
+
+
 def test_a_service_that_is_down_can_be_tried_again(refused):
     with served(collection_of_texts()) as address:
         refused.goto(address)

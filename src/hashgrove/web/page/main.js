@@ -7,7 +7,7 @@ import { reportErrors } from "./errors.js";
 import { showGallery, startGallery } from "./gallery.js";
 import { askForKey } from "./key.js";
 import { showQuality } from "./quality.js";
-import { isShown, showResults, startResults } from "./results.js";
+import { hideResults, isShown, showResults, startResults } from "./results.js";
 import { currentRoute, itemRoute } from "./route.js";
 import { startTheme } from "./theme.js";
 
@@ -61,6 +61,7 @@ async function show(route) {
     const query = route.view === "item" ? { id: route.id } : given;
     opened = query.id ?? null;
     if (!isShown(query)) {
+      hideResults();
       await showResults(query);
     }
   }
@@ -83,7 +84,7 @@ function reveal(section) {
     byId(id).hidden = id !== section;
   }
   for (const link of document.querySelectorAll("[data-view]")) {
-    link.toggleAttribute("aria-current", false);
+    link.removeAttribute("aria-current");
     if (link.dataset.view === section) {
       link.setAttribute("aria-current", "page");
     }

@@ -35,6 +35,14 @@ export function isShown(query) {
   return shown !== null && (shown === query || (query.id !== undefined && shown.id === query.id));
 }
 
+/** Take the neighbours of an earlier query away, which would be wrong below the title of another. */
+export function hideResults() {
+  shown = null;
+  byId("results-title").textContent = "Nearest items";
+  byId("results-summary").textContent = "";
+  byId("results-content").hidden = true;
+}
+
 /** Search with the chosen options and show what was found. */
 export async function showResults(query) {
   running?.abort();
@@ -43,6 +51,7 @@ export async function showResults(query) {
   const options = chosenOptions(info);
   const found = await search(query, options, info.limits.k, running.signal);
   shown = query;
+  byId("results-content").hidden = false;
   byId("results-title").textContent = found.item ? `Nearest to ${nameOf(found.item)}` : "Nearest to your query";
   byId("results-summary").textContent = summary(found, options);
   byId("query").replaceChildren(...queryParts(query, found.item));
