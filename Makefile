@@ -7,7 +7,7 @@ PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test coverage package experiments bench docs lint types clean
+.PHONY: help demo browser test coverage package experiments bench docs lint types clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ $(VENV)/.docs: pyproject.toml
 
 demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hashgrove-demo.png
 	$(BIN)/hashgrove demo
+
+browser:  ## install Debian's Chromium, as root; without it, the tests of the service's page are skipped
+	command -v chromium || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
 test: $(VENV)/.dev  ## run all tests and doctests, one process per core (WORKERS=2 sets their number)
 	$(BIN)/python $(MEASURE) $(PYTEST)

@@ -33,7 +33,18 @@ from speed_tables import OURS, Target, contest_table, target_cells
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "results"
 SHORTEST_TURN = 0.05  # seconds
-BENCHES = ("training", "inference", "fit", "encoding", "search", "multi_index", "evaluation", "growth", "cold_start")
+BENCHES = (
+    "training",
+    "inference",
+    "fit",
+    "encoding",
+    "search",
+    "multi_index",
+    "evaluation",
+    "growth",
+    "cold_start",
+    "serve",
+)
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,31 @@ __all__ = ["demo"]
 @click.command()
 @click.option("-o", "--output", default="hashgrove-demo.png", show_default=True, help="Picture to write.")
 @click.option("--seed", type=options.SEED, default=0, show_default=True, help="Seed of the split and of the models.")
-def demo(output: str, seed: int) -> None:
+@click.option("--serve", "serves", is_flag=True, help="Instead, index pictures of the digits and serve them on a page.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port for --serve; 0: any."
+)
+def demo(output: str, seed: int, serves: bool, port: int) -> None:
     """Train, search and evaluate on handwritten digits.
 
     Compares FastHash with ITQ, LSH and the sign of the centred features, all at 64 bits. Prints a table and, if
     matplotlib is installed, draws a picture. It needs no files and no network.
 
+    With --serve, the digits are pictures in a browser instead: click one, and see which ones are similar.
+
     \b
     Example:
       hashgrove demo -o hashgrove-demo.png
     """
+    options.refuse(serves and options.was_given("output"), "Give --output or --serve, not both.")
+    options.refuse(options.was_given("port") and not serves, "--port is for --serve only.")
+    if serves:
+        _serve_digits(seed=seed, port=port)
+    else:
+        _compare(output, seed=seed)
+
+
+def _compare(output: str, *, seed: int) -> None:
     from hashgrove.cli.comparison import compare, draw, format_results
     from hashgrove.cli.inputs import check_output
 
@@ -35,3 +50,21 @@ def demo(output: str, seed: int) -> None:
         click.echo("For the picture, install matplotlib: pip install 'hashgrove[plot]'", err=True)
     else:
         click.echo(f"Wrote {output}", err=True)
+
+
+def _serve_digits(*, seed: int, port: int) -> None:
+    import os
+    import tempfile
+
+    from hashgrove.cli.serve import serve_collection
+    from hashgrove.cli.serving import check_installed, open_collection
+
+    check_installed()
+    from hashgrove.cli.digit_pictures import INDEX, PICTURES, index_digits
+
+    with tempfile.TemporaryDirectory(prefix="hashgrove-demo-") as folder:
+        click.echo("Training on 600 handwritten digits, and indexing the others ...", err=True)
+        index_digits(folder, seed=seed)
+        pictures = os.path.join(folder, PICTURES)
+        collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, pictures=pictures)
+        serve_collection(collection, host="127.0.0.1", port=port, api_key=None, insecure=False)

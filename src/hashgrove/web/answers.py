@@ -1,0 +1,75 @@
+"""Answers to searches: JSON for people and pages, binary for those in a hurry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from fastapi import Response
+
+from hashgrove.web.bodies import BINARY
+from hashgrove.web.collection import Collection, as_hex
+from hashgrove.web.errors import ServiceError
+from hashgrove.web.service import Found
+
+__all__ = ["as_json", "binary_results", "json_results", "milliseconds"]
+
+
+def milliseconds(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Times as they are in an answer.
+
+    >>> milliseconds({"search": 0.00123456})
+    {'search': 1.235}
+    """
+    return {name: round(1000 * value, 3) for name, value in seconds.items()}
+
+
+def as_json(content: Any, *, status: int = 200) -> Response:
+    """An answer in JSON. What it is made of has been checked, so no model does it again."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, status_code=status, media_type="application/json")
+
+
+def json_results(
+    collection: Collection, found: Found, *, bits: bool, histograms: list[list[int]] | None, total: float
+) -> Response:
+    """The results of a search in JSON."""
+    queries: list[dict[str, Any]] = [
+        collection.shown_code(code) if bits else {"code": as_hex(code)} for code in found.codes
+    ]
+    for query, histogram in zip(queries, histograms or (), strict=False):
+        query["histogram"] = histogram
+    results = []
+    for distances, ids in zip(found.distances, found.ids, strict=True):
+        hits = collection.described(ids, bits=bits)
+        for hit, distance in zip(hits, _numbers(distances), strict=True):
+            hit["distance"] = distance
+        results.append(hits)
+    timings = milliseconds(found.seconds | {"total": total})
+    return as_json({"queries": queries, "results": results, "timings": timings})
+
+
+def _numbers(distances: Any) -> list[Any]:
+    if distances.dtype.kind != "f":
+        return list(distances.tolist())
+    largest = np.finfo(np.float32).max  # JSON has no infinity
+    return [round(value, 4) + 0.0 for value in np.minimum(distances, largest).tolist()]  # + 0.0: no minus zero
+
+
+def binary_results(found: Found) -> Response:
+    """The results of a search in little-endian numbers.
+
+    That is: the number n of queries (uint32), the number of results of each (n uint32), all distances (float32), and
+    all ids (int64), query by query.
+    """
+    if any(ids.dtype.kind != "i" for ids in found.ids):
+        raise ServiceError(406, "Binary answers need integer ids. Those of the index are texts.")
+    counts = [len(ids) for ids in found.ids]
+    parts = [
+        np.array([len(counts), *counts], "<u4"),
+        np.concatenate([np.asarray(row, "<f4") for row in found.distances]),
+        np.concatenate([np.asarray(row, "<i8") for row in found.ids]),
+    ]
+    return Response(b"".join(part.tobytes() for part in parts), media_type=BINARY)

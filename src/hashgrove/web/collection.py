@@ -1,0 +1,246 @@
+"""`Collection`: what the service serves. An index, the model that encodes queries, labels, fields and pictures.
+
+Encoders and features are imported only where there is a model, because they take longer to load than all the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove import index as indexes
+from hashgrove.codes import unpack
+from hashgrove.index import Index
+from hashgrove.index.ids import MAX_ID, check_ids, find
+from hashgrove.index.kept import Kept
+from hashgrove.storage.formats import FileError
+from hashgrove.web.details import Details
+from hashgrove.web.pictures import Find
+
+if TYPE_CHECKING:
+    from hashgrove.encoders import Encoder
+    from hashgrove.features import FeatureExtractor, ImageEncoder
+
+__all__ = ["Collection", "as_hex", "open_index"]
+
+INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
+def open_index(place: str, *, writable: bool) -> Index:
+    """Open the folder of an index, or connect to an engine by its URL.
+
+    Parameters
+    ----------
+    place : str
+        A folder, or a URL such as ``sqlite:///codes.db``.
+    writable : bool
+        Whether the service may change the folder.
+    """
+    if "://" not in place:
+        return indexes.load(place, writable=writable)
+    connect = getattr(indexes, "connect", None)
+    if connect is None:
+        raise FileError(f"{place}: must be the folder of an index. This version cannot connect to engines.")
+    opened: Index = connect(place)
+    return opened
+
+
+def _load(file: str) -> Encoder | ImageEncoder:
+    from hashgrove.storage.models import load
+
+    return load(file)
+
+
+def as_hex(code: NDArray[np.uint8]) -> str:
+    """A packed code as hexadecimal digits.
+
+    >>> as_hex(np.array([1, 255], np.uint8))
+    '01ff'
+    """
+    return code.tobytes().hex()
+
+
+@dataclass(eq=False)
+class Collection:
+    """What the service serves.
+
+    Attributes
+    ----------
+    index : Index
+    name : str
+        For people.
+    model : Encoder or ImageEncoder, optional
+        Encodes queries and new items. It must be the model of the index, if the index knows it.
+    details : Details, optional
+        Labels, names and fields of items.
+    picture_of : function, optional
+        From the id of an item to the file of its picture; None if it has none.
+    read_only : bool
+        Whether items can be added and removed.
+
+    Examples
+    --------
+    >>> from hashgrove import FlatIndex
+    >>> collection = Collection(FlatIndex(np.array([[1], [2]], np.uint8)), name="two")
+    >>> collection.n_bits, collection.items_at(0, 1)
+    (8, [{'id': '0'}])
+    """
+
+    index: Index
+    name: str
+    model: Encoder | ImageEncoder | None = None
+    details: Details = field(default_factory=lambda: Details(np.empty(0, np.int64)))
+    picture_of: Find | None = None
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        self._reading = threading.Lock()
+        self._contents: tuple[NDArray[Any], NDArray[np.uint8]] | None = None
+        if self.model is not None:
+            empty = np.empty((0, -(-self.model.n_bits // 8)), np.uint8)
+            self.index.search(empty, 1, model=self.model)  # refuses a model of other codes
+
+    @classmethod
+    def open(cls, place: str, *, model: str | None = None, read_only: bool = False) -> Collection:
+        """Open an index, and the model that it holds unless another file is given."""
+        index = open_index(place, writable=not read_only)
+        kept = os.path.join(place, "model.hashgrove")
+        file = model or (kept if os.path.exists(kept) else None)
+        try:
+            name = os.path.basename(os.path.normpath(place))
+            return cls(index, name, model=None if file is None else _load(file), read_only=read_only)
+        except BaseException:
+            index.close()
+            raise
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What turns features into codes."""
+        images = self._for_images()
+        return self.model if images is None else images.encoder  # type: ignore[return-value]
+
+    @property
+    def extractor(self) -> FeatureExtractor | None:
+        """What turns pictures into features."""
+        images = self._for_images()
+        return None if images is None else images.features
+
+    def _for_images(self) -> ImageEncoder | None:
+        if self.model is None:
+            return None
+        from hashgrove.features import ImageEncoder
+
+        return self.model if isinstance(self.model, ImageEncoder) else None
+
+    @property
+    def kept(self) -> Kept | None:
+        """The features that the index keeps, for re-ranking."""
+        kept: Kept | None = getattr(self.index, "features", None)
+        return kept
+
+    @property
+    def can_weigh(self) -> bool:
+        """Whether bits can be weighted by the margins of a query."""
+        return self.encoder is not None and hasattr(self.index, "search_weighted")
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Bytes of a code; None if the index is empty and there is no model."""
+        return self.index.n_bytes or (None if self.model is None else -(-self.model.n_bits // 8))
+
+    @property
+    def n_bits(self) -> int | None:
+        """Bits of a code."""
+        if self.model is not None:
+            return self.model.n_bits
+        return None if self.n_bytes is None else 8 * self.n_bytes
+
+    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """All ids, ascending, and the codes in this order. They are read again after `changed`."""
+        with self._reading:
+            if self._contents is None:
+                self._contents = self.index._contents()  # both of one moment
+            return self._contents
+
+    def changed(self) -> None:
+        """Forget what was read of the items; call it after a change."""
+        with self._reading:
+            self._contents = None
+
+    @property
+    def id_kind(self) -> str | None:
+        """Whether ids are "int" or "text"; None if there are no items."""
+        return None if not len(self.index) else {"i": "int", "U": "text"}[self.contents()[0].dtype.kind]
+
+    def as_ids(self, given: Sequence[str | int]) -> NDArray[Any]:
+        """Ids of a request in the type that the index has; what can be no id of it raises ValueError.
+
+        >>> from hashgrove import FlatIndex
+        >>> Collection(FlatIndex(np.array([[1]], np.uint8)), name="one").as_ids(["9007199254740993", 2])
+        array([9007199254740993,                2])
+        """
+        kind = self.id_kind or ("text" if any(isinstance(id_, str) for id_ in given) else "int")
+        if kind == "text":
+            return check_ids([str(id_) for id_ in given])
+        for id_ in given:
+            if not INTEGER.fullmatch(str(id_)) or not -MAX_ID - 1 <= int(id_) <= MAX_ID:
+                raise ValueError(f"must be integers of 64 bits, as in the index. Got {str(id_)[:80]!r} instead.")
+        return np.array([int(id_) for id_ in given], np.int64)
+
+    def codes_of(self, ids: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """The codes of some items, and which of them are there; the code of one that is not is arbitrary."""
+        own, codes = self.contents()
+        places, known = find(own, ids)
+        if not len(own):
+            return np.zeros((len(ids), 0), np.uint8), known
+        return codes[np.minimum(places, len(own) - 1)], known
+
+    def has(self, ids: NDArray[Any]) -> bool:
+        """Whether all of these items are in the index."""
+        return bool(self.index._known(ids).all())
+
+    def features_of(self, ids: NDArray[Any]) -> NDArray[np.float32] | None:
+        """The features that the index keeps of one item or more; None if it keeps none of one of them."""
+        kept = self.kept
+        if kept is None:
+            return None
+        rows = [np.flatnonzero(kept.ids == id_) for id_ in ids]
+        return kept.X[np.concatenate(rows)] if rows and all(len(row) for row in rows) else None
+
+    def described(self, ids: NDArray[Any], *, bits: bool = False) -> list[dict[str, Any]]:
+        """Items as they are in JSON: id, label, name, fields and picture; with ``bits``, also their codes."""
+        found = self.details.of(ids)
+        for id_, item in zip(ids.tolist(), found, strict=True):
+            item["id"] = str(id_)
+            if self.picture_of is not None and self.picture_of(str(id_)) is not None:
+                item["image"] = f"/images/{quote(str(id_), safe='')}"
+                item.setdefault("name", os.path.basename(str(id_)))
+        if bits:
+            for item, code in zip(found, self.codes_of(ids)[0], strict=True):
+                item |= self.shown_code(code)
+        return found
+
+    def shown_code(self, code: NDArray[np.uint8]) -> dict[str, str]:
+        """A code in hexadecimal digits and as a text of zeros and ones, the first bit first."""
+        bits = unpack(code[None], n_bits=self.n_bits or 8 * len(code))[0]
+        return {"code": as_hex(code), "bits": "".join("01"[bit] for bit in bits.astype(int))}
+
+    def items_at(self, offset: int, limit: int, *, label: str | None = None) -> list[dict[str, Any]]:
+        """Some items of the collection, or of those with a label, in ascending order of their ids."""
+        return self.described(self.listed(label)[offset : offset + limit])
+
+    def listed(self, label: str | None) -> NDArray[Any]:
+        """The ids of all items, or of those with a label, ascending."""
+        ids = self.contents()[0]
+        if label is None:
+            return ids
+        labelled = self.details.ids_with(label)
+        return labelled[find(ids, labelled)[1]]

@@ -1,0 +1,166 @@
+"""`Guard`: who may ask, how much may be sent, and which headers every answer has.
+
+A service on the loopback interface can be reached by any page that the browser on this machine shows. So a request
+needs a ``Host`` that means this machine (against DNS rebinding), and a request that could change something must not
+come from another origin (against forged requests). Beyond the loopback interface, a key is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hashgrove.web.counters import Counters
+from hashgrove.web.errors import BUSY, ServiceError, error_response
+from hashgrove.web.hosts import LOOPBACK
+from hashgrove.web.limits import Limits
+
+__all__ = ["HEADERS", "Guard"]
+
+OPEN = frozenset({"/", "/health", "/docs", "/docs/style.css", "/openapi.json"})  # need no key
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+
+class Guard:
+    """Checks each request before the application sees it, and counts it.
+
+    Parameters
+    ----------
+    app : ASGI application
+    counters : Counters
+    limits : Limits
+        Of the size of a body, and of time.
+    key : str, optional
+        What clients must know.
+    hosts : set of str, optional
+        The names in ``Host`` that are answered; None means any.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        counters: Counters,
+        limits: Limits,
+        key: str | None = None,
+        hosts: frozenset[str] | None = LOOPBACK,
+    ) -> None:
+        self.app, self.counters, self.limits, self.hosts = app, counters, limits, hosts
+        self.key = None if key is None else key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status: int | None = None
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                add_headers(message)
+            await send(message)
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self.check(scope["method"], scope["path"], headers)
+            async with asyncio.timeout(self.limits.seconds):
+                await self.app(scope, self._limited(receive), send_guarded)
+        except ServiceError as error:
+            await error_response(error)(scope, receive, send_guarded)
+        except TimeoutError:
+            if status is None:
+                message = f"The request took more than {self.limits.seconds:g} seconds."
+                await error_response(ServiceError(503, message, headers=BUSY))(scope, receive, send_guarded)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.counters.request(scope["method"], route, status or 500, time.perf_counter() - started)
+
+    def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Raise `ServiceError` unless this request may be answered.
+
+        >>> guard = Guard(None, counters=Counters(), limits=Limits(), key="secret")
+        >>> guard.check("GET", "/info", {"host": "localhost:8000", "x-api-key": "secret"})
+        >>> guard.check("GET", "/info", {"host": "rebound.example"})
+        Traceback (most recent call last):
+            ...
+        hashgrove.web.errors.ServiceError: The 'Host' header must name this machine. Got 'rebound.example' instead.
+        """
+        host = headers.get("host", "")
+        if self.hosts is not None and _name_of(f"//{host}") not in self.hosts:
+            raise ServiceError(403, f"The 'Host' header must name this machine. Got {host[:80]!r} instead.")
+        if method not in SAFE:
+            _check_origin(headers, host)
+        if self.key is not None and path not in OPEN and not path.startswith("/page/"):
+            self._check_key(headers)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > self.limits.body_bytes:
+            raise self._too_large()
+
+    def _check_key(self, headers: Mapping[str, str]) -> None:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        given = headers.get("x-api-key") or (token.strip() if kind.lower() == "bearer" else "")
+        if not hmac.compare_digest(given.encode("latin-1"), self.key or b""):
+            message = "A key is needed, in the header 'X-Api-Key' or 'Authorization: Bearer'."
+            raise ServiceError(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+    def _too_large(self) -> ServiceError:
+        return ServiceError(413, f"The body must have at most {self.limits.body_bytes} bytes. Got more.", field="body")
+
+    def _limited(self, receive: Receive) -> Receive:
+        """Like ``receive``, for a body that may not say how long it is."""
+        n_bytes = 0
+
+        async def receive_limited() -> Message:
+            nonlocal n_bytes
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+            if n_bytes > self.limits.body_bytes:
+                raise self._too_large()
+            return message
+
+        return receive_limited
+
+
+def add_headers(message: MutableMapping[str, Any]) -> None:
+    """Add the headers that every answer has; data must not be kept by anyone on the way."""
+    message["headers"] = [*message["headers"], *ENCODED]
+    if not any(name == b"cache-control" for name, _ in message["headers"]):
+        message["headers"].append((b"cache-control", b"no-store"))
+
+
+def _name_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:  # no URL at all
+        return None
+
+
+def _check_origin(headers: Mapping[str, str], host: str) -> None:
+    """Refuse what a page of another origin sends."""
+    origin = headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != host
+    if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise ServiceError(403, "Requests that pages of another origin make are refused.")

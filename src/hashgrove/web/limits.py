@@ -1,0 +1,50 @@
+"""How much one request may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LIMITS", "Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one request may ask for, and how many may wait.
+
+    Attributes
+    ----------
+    body_bytes : int
+        Size of the body of a request.
+    rows : int
+        Queries, or rows to encode, in one request.
+    items : int
+        Items that one request adds.
+    k : int
+        Results per query.
+    page : int
+        Items on one page of the gallery.
+    allowed : int
+        Ids in the filter ``allowed``.
+    seconds : float
+        Time until a request is given up.
+    waiting : int
+        Queries that wait for the next pass over the codes; further ones are refused.
+    image_bytes : int
+        Size of an uploaded picture. Its pixels are limited by `hashgrove.features.images.read_image`.
+    waiting_images : int
+        Pictures that are decoded or wait for it; further ones are refused.
+    """
+
+    body_bytes: int = 2**24
+    rows: int = 1024
+    items: int = 10_000
+    k: int = 1000
+    page: int = 500
+    allowed: int = 100_000
+    seconds: float = 30.0
+    waiting: int = 4096
+    image_bytes: int = 2**24
+    waiting_images: int = 16
+
+
+LIMITS = Limits()

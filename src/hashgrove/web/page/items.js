@@ -1,0 +1,59 @@
+/** Items as cards with a picture, or as rows of text; and the arrow keys that go from one to the next. */
+
+import { element } from "./dom.js";
+import { picture } from "./pictures.js";
+import { itemRoute } from "./route.js";
+
+/**
+ * An item as a link to its neighbours.
+ *
+ * @param {Object} item - as the service gives it
+ * @param {...(Node|null)} more - what stands below its name
+ * @returns {HTMLLIElement}
+ */
+export function itemCard(item, ...more) {
+  const fields = Object.entries(item.fields ?? {}).map(([name, value]) =>
+    element("span", { class: "field" }, element("span", { class: "field-name" }, name), ` ${value}`),
+  );
+  const link = element(
+    "a",
+    { href: itemRoute(item.id), class: "item", "data-id": item.id, title: nameOf(item) },
+    item.image ? picture(item.image) : null,
+    element("span", { class: "name" }, nameOf(item)),
+    item.label === undefined ? null : element("span", { class: "label" }, item.label),
+    fields.length ? element("span", { class: "fields" }, ...fields) : null,
+    ...more,
+  );
+  return element("li", {}, link);
+}
+
+/** What an item is called. */
+export function nameOf(item) {
+  return item.name ?? item.id;
+}
+
+/** Let the arrow keys, Home and End move between the items of a list. */
+export function listenToArrows(list) {
+  list.addEventListener("keydown", (event) => {
+    const links = [...list.querySelectorAll("a.item")];
+    const at = links.indexOf(event.target);
+    const columns = links.filter((link) => top(link) === top(links[0])).length;
+    const steps = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: -columns,
+      ArrowDown: columns,
+      Home: -at,
+      End: links.length - 1 - at,
+    };
+    const target = links[at + steps[event.key]];
+    if (at >= 0 && target && !event.altKey && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      target.focus();
+    }
+  });
+}
+
+function top(link) {
+  return Math.round(link.getBoundingClientRect().top);
+}

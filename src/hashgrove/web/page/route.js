@@ -1,0 +1,45 @@
+/** Addresses within the page, kept in the hash so that "back" works and an item can be linked to. */
+
+/**
+ * Where the page is.
+ *
+ * @returns {{view: string, id?: string, page?: number, label?: string}} the view is "collection" (with its page and
+ *   label), "item" (with its id), "query" or "quality"
+ */
+export function currentRoute() {
+  const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  if (path.startsWith("item/")) {
+    return { view: "item", id: decoded(path.slice("item/".length)) };
+  }
+  if (path === "query" || path === "quality") {
+    return { view: path };
+  }
+  const parameters = new URLSearchParams(search);
+  const page = Math.max(1, Number.parseInt(parameters.get("page"), 10) || 1);
+  return { view: "collection", page, label: parameters.get("label") ?? "" };
+}
+
+/** The address of a page of the collection. */
+export function collectionRoute(page = 1, label = "") {
+  const parameters = new URLSearchParams();
+  if (page > 1) {
+    parameters.set("page", page);
+  }
+  if (label) {
+    parameters.set("label", label);
+  }
+  return parameters.size ? `#/?${parameters}` : "#/";
+}
+
+/** The address of the neighbours of an item. */
+export function itemRoute(id) {
+  return `#/item/${encodeURIComponent(id)}`;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a "%" that somebody typed
+  }
+}

@@ -1,0 +1,113 @@
+"""Pictures of items. Which files may be shown is known when the service starts; no path of a client is ever opened.
+
+``hashgrove index build`` and ``index add`` of images write ``pictures.json`` into the folder of the index: the folders
+that the images came from. An item has a picture if its id is the path of a file in one of exactly these folders. With
+``--pictures FOLDER`` an item has the picture of that folder whose path in it, with or without its ending, is the id.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.formats import FileError
+
+__all__ = ["PICTURES", "Find", "pictures_in", "remember_pictures", "remembered_pictures", "thumbnail"]
+
+PICTURES = "pictures.json"
+MAX_BYTES = 2**24  # of pictures.json
+SIDE = 256  # pixels of a picture that is sent
+CACHED = 1024  # pictures that are kept, about 10 kB each
+
+Find = Callable[[str], str | None]  # from the id of an item to the file of its picture
+
+
+def remember_pictures(folder: str, names: Iterable[str], *, also_old: bool = False) -> None:
+    """Write into the folder of an index which folders its pictures are in.
+
+    Parameters
+    ----------
+    folder : str
+        The folder of an index.
+    names : iterable of str
+        The ids of items; those that end like the name of an image file are paths of pictures.
+    also_old : bool
+        Whether folders that were remembered before stay so, as when items are added.
+    """
+    old = _read(folder)
+    places = {os.path.dirname(name) for name in names if _is_picture(name)}
+    known = (old if also_old else {}) | {place: os.path.abspath(place) for place in places}
+    if known == old:
+        return
+    with atomic_write(os.path.join(folder, PICTURES)) as file:
+        file.write(json.dumps({"folders": known}, indent=1).encode())
+
+
+def remembered_pictures(folder: str) -> Find | None:
+    """How to find the pictures that `remember_pictures` noted in the folder of an index; None if there are none."""
+    folders = _read(folder)
+
+    def find(id_: str) -> str | None:
+        place, name = os.path.split(id_)
+        if place not in folders or not _is_picture(name):
+            return None
+        return os.path.join(folders[place], name)
+
+    return find if folders else None
+
+
+def _read(folder: str) -> dict[str, str]:
+    path = os.path.join(folder, PICTURES)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        folders = json.loads(content)["folders"] if len(content) <= MAX_BYTES else None
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FileError(f"{path}: must say in which folders pictures are. It cannot be read.") from error
+    if not isinstance(folders, dict) or not all(isinstance(place, str) for place in folders.values()):
+        raise FileError(f"{path}: must have a mapping 'folders' from texts to texts. It has none.")
+    return folders
+
+
+def pictures_in(folder: str) -> Find:
+    """How to find the pictures of a folder: by their path in it, with or without the ending."""
+    from hashgrove.features.images import list_images
+
+    by_name: dict[str, str] = {}
+    for path in list_images(folder):
+        name = os.path.relpath(path, folder)
+        by_name.setdefault(os.path.splitext(name)[0], path)
+        by_name[name] = path
+    return by_name.get
+
+
+def _is_picture(name: str) -> bool:
+    from hashgrove.features.images import ENDINGS
+
+    return os.path.splitext(name)[1].lower() in ENDINGS
+
+
+@lru_cache(maxsize=CACHED)
+def thumbnail(path: str) -> bytes | None:
+    """A small PNG or JPEG of an image file; None if there is no such image, or it cannot be read."""
+    from PIL import Image
+
+    from hashgrove.features.images import ImageFileError, read_image
+
+    try:
+        image = Image.fromarray(read_image(path))
+    except ImageFileError:
+        return None
+    buffer = io.BytesIO()
+    if max(image.size) <= SIDE // 2:  # such as handwritten digits, which JPEG would blur
+        image.save(buffer, "PNG")
+    else:
+        image.thumbnail((SIDE, SIDE))
+        image.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()

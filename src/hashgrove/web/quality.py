@@ -1,0 +1,89 @@
+"""The report of how well the codes of a collection keep items of a class together, computed once, in the background."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from hashgrove.codes import group_equal
+from hashgrove.index.ids import find
+from hashgrove.web.collection import Collection
+
+__all__ = ["Quality", "measure"]
+
+ALL = 5000  # items up to which each item is a query
+N_QUERIES = 2000  # of a larger collection
+DEPTH = 100
+
+
+def measure(collection: Collection) -> dict[str, Any]:
+    """Measure how well items of a class are found by each other.
+
+    In a collection of at most 5,000 labelled items each searches the others. In a larger one, 2,000 items that are
+    drawn by seed search the rest.
+    """
+    from hashgrove.metrics import evaluate
+
+    ids, codes = collection.contents()
+    details = collection.details
+    places, known = find(ids, details.ids)
+    assert details.labels is not None  # `Quality` asks only then
+    known &= details.labels != ""
+    codes, labels = codes[places[known]], details.labels[known]
+    n_items = len(codes)
+    if n_items <= ALL:
+        queries = np.arange(n_items)
+        report = evaluate(codes, codes, labels, labels, k=DEPTH, exclude_self=True, knn=None)
+        protocol = "Each item searches all others."
+    else:
+        drawn = np.random.default_rng(0).permutation(n_items)
+        queries, rest = drawn[:N_QUERIES], drawn[N_QUERIES:]
+        report = evaluate(codes[rest], codes[queries], labels[queries], labels[rest], k=DEPTH, knn=None)
+        protocol = f"{N_QUERIES:,} items, drawn by seed, search the {len(rest):,} others."
+    values = report.to_dict()
+    counts = dict(zip(*(part.tolist() for part in np.unique(labels, return_counts=True)), strict=True))
+    sizes = np.diff(group_equal(codes)[1])  # how many items share each code
+    return {
+        "n_items": n_items,
+        "n_queries": len(queries),
+        "n_bits": collection.n_bits,
+        "precision": [
+            [depth, round(value, 4)]
+            for depth, value in zip(values["precision_depths"], values["precision_curve"], strict=True)
+            if depth <= DEPTH
+        ],
+        "map": round(report.map, 4),
+        "per_class": [
+            {"label": str(label), "items": counts[str(label)], "map": round(value, 4)}
+            for label, value in zip(values["classes"], values["class_map"], strict=True)
+        ],
+        "distinct": {"codes": len(sizes), "share": round(len(sizes) / n_items, 4), "largest": int(sizes.max())},
+        "protocol": f"{protocol} Relevant: the same label. Ties: expected over their orders.",
+    }
+
+
+class Quality:
+    """The report of a collection. The first `state` starts it; later ones say how far it is."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._starting = threading.Lock()
+        self._state: dict[str, Any] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """What is known now: the report, that it is being computed, or why there is none."""
+        with self._starting:
+            if self._state is None and self._collection.details.labels is None:
+                self._state = {"status": "none", "reason": "Items have no labels."}
+            elif self._state is None:
+                self._state = {"status": "running"}
+                threading.Thread(target=self._compute, name="hashgrove-report", daemon=True).start()
+            return self._state
+
+    def _compute(self) -> None:
+        try:
+            self._state = {"status": "ready", "report": measure(self._collection)}
+        except (ValueError, MemoryError) as error:  # such as one class for each item
+            self._state = {"status": "failed", "reason": " ".join(str(error).split())}

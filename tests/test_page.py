@@ -1,0 +1,293 @@
+"""The page of the service in a real browser: from the collection to neighbours, and every way to ask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from hashgrove import FlatIndex
+from hashgrove.web.collection import Collection
+from page_service import N_PICTURES, chromium, collection_of_texts, collection_with_pictures, opened, served
+
+QUERY = "digit 008.png"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A collection with pictures, and the folder that they are in."""
+    folder = tmp_path_factory.mktemp("digits")
+    return collection_with_pictures(folder), folder / "pictures"
+
+
+@pytest.fixture(scope="module")
+def address(digits):
+    with served(digits[0]) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def texts():
+    with served(collection_of_texts()) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser):
+    with opened(browser) as page:
+        yield page
+
+
+@pytest.fixture
+def refused(browser):
+    """A page that is refused something, which the browser logs."""
+    with opened(browser, allowed="Failed to load resource") as page:
+        yield page
+
+
+def found(page):
+    """The ids of the neighbours on the page, nearest first."""
+    expect(page.locator("#results-items li").first).to_be_visible()
+    return page.locator("#results-items a").evaluate_all("links => links.map(link => link.dataset.id)")
+
+
+def nearest(collection, code, k, *, but=None):
+    """What the page has to show: the ids of the nearest items."""
+    ids = collection.index.search(code[None], k + 1)[1][0].tolist()
+    return [id_ for id_ in ids if id_ != but][:k]
+
+
+def code_of(collection, id_):
+    return collection.codes_of(np.array([id_]))[0][0]
+
+
+def give_file(page, event, name, content, kind):
+    """Drop a file onto the page, or paste it."""
+    page.evaluate(
+        """([event, name, bytes, type]) => {
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], name, {type}));
+            const init = {bubbles: true, cancelable: true};
+            document.body.dispatchEvent(event === "drop"
+                ? new DragEvent("drop", {...init, dataTransfer: data})
+                : new ClipboardEvent("paste", {...init, clipboardData: data}));
+        }""",
+        [event, name, list(content), kind],
+    )
+
+
+def paste_text(page, text):
+    page.evaluate(
+        """text => {
+            const data = new DataTransfer();
+            data.setData("text", text);
+            const init = {bubbles: true, cancelable: true, clipboardData: data};
+            document.body.dispatchEvent(new ClipboardEvent("paste", init));
+        }""",
+        text,
+    )
+
+
+def test_the_collection_has_pages_pictures_and_a_filter(page, address):
+    page.goto(address)
+    items = page.locator("#collection-items li")
+    expect(items).to_have_count(60)
+    expect(page.locator("#collection-summary")).to_have_text(f"1 to 60 of {N_PICTURES} items")
+    first = items.first.locator("img")
+    assert first.get_attribute("loading") == "lazy"
+    expect(page.locator("#collection-items img").first).to_have_js_property("naturalWidth", 32)
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#collection-summary")).to_have_text(f"61 to 120 of {N_PICTURES} items")
+    page.get_by_label("Label").select_option("3")
+    expect(page.locator("#pager")).to_be_hidden()
+    assert set(items.locator(".label").all_inner_texts()) == {"3"}
+
+
+def test_a_click_gives_the_neighbours_and_back_returns(page, address, digits):
+    page.goto(address)
+    page.locator(f'#collection [data-id="{QUERY}"]').click()
+    assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20, but=QUERY)
+    expect(page.locator("#results-title")).to_be_focused()
+    expect(page.locator("#query .label")).to_have_text("8")
+    same = page.locator("#results-items .label.same").count()
+    expect(page.locator("#results-summary")).to_have_text(f"20 items, {same} with the label 8")
+    assert page.locator("#times dt").all_inner_texts() == ["Waiting", "Search", "In the service", "Round trip"]
+    page.go_back()
+    expect(page.locator(f'#collection [data-id="{QUERY}"]')).to_be_focused()
+
+
+def test_differing_bits_are_marked_for_the_neighbour_under_cursor_or_focus(page, address):
+    page.goto(f"{address}#/item/{QUERY}")
+    last = page.locator("#results-items a").last
+    expect(last).to_be_visible()
+    distance = int(last.locator(".distance").inner_text().split()[0])
+    assert distance > 0
+    marks = page.locator("#code .differs")
+    expect(marks).to_have_count(0)
+    last.hover()
+    expect(marks).to_have_count(distance)
+    expect(page.locator("#code-caption")).to_contain_text(f"{distance} of 32 bits")
+    page.mouse.move(0, 0)
+    expect(marks).to_have_count(0)
+    last.focus()
+    expect(marks).to_have_count(distance)
+    expect(page.locator("#code .one, #code .zero")).to_have_count(32)
+
+
+def test_sliders_set_the_number_of_results_and_the_radius(page, address, digits):
+    collection = digits[0]
+    page.goto(f"{address}#/item/{QUERY}")
+    page.get_by_label("Results").fill("7")
+    expect(page.locator("#results-items li")).to_have_count(7)
+    page.get_by_label("Results").fill("100")
+    page.get_by_label("Radius").fill("9")
+    distances, ids = (part[0] for part in collection.index.search_radius(code_of(collection, QUERY)[None], 9))
+    within = ids.tolist()
+    assert 3 < len(within) < N_PICTURES // 2
+    expect(page.locator("#results-items li")).to_have_count(len(within) - 1)
+    assert found(page) == [id_ for id_ in within if id_ != QUERY]
+    expect(page.locator("#results-summary")).to_contain_text(f"{len(within) - 1} items within 9 bits")
+    assert page.locator("#histogram .bar").count() == 33
+    assert page.locator("#histogram .bar.marked").count() == distances.max() + 1
+
+
+@pytest.mark.parametrize("way", ["Margins", "Re-ranking"])
+def test_other_rankings_show_how_items_have_moved(page, address, way):
+    page.goto(f"{address}#/item/{QUERY}")
+    before = found(page)
+    page.get_by_label(way).check(force=True)
+    expect(page.locator("#results-items .moved").first).to_be_visible()
+    after = found(page)
+    assert after != before
+    signs = page.locator("#results-items .moved [aria-hidden]").all_inner_texts()
+    for rank, (id_, sign) in enumerate(zip(after, signs, strict=True)):
+        if id_ in before:
+            places = before.index(id_) - rank
+            assert sign == ("=" if places == 0 else f"▲ {places}" if places > 0 else f"▼ {-places}")
+        else:
+            assert sign.startswith("▲")
+    expect(page.get_by_label("Radius")).to_be_disabled()
+
+
+@pytest.mark.parametrize("way", ["drop", "paste", "choose"])
+def test_a_picture_finds_itself(page, address, digits, way):
+    content = (digits[1] / QUERY).read_bytes()
+    page.goto(address)
+    expect(page.locator("#ask-picture")).to_be_visible()
+    if way == "choose":
+        page.locator("#ask-file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": content})
+    else:
+        give_file(page, way, "mine.png", content, "image/png")
+    assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20)
+    expect(page.locator("#query")).to_contain_text("mine.png")
+    expect(page.locator("#query img").first).to_have_js_property("naturalWidth", 32)
+    assert page.locator("#times dt").first.inner_text() == "Picture to features"
+
+
+def test_a_vector_is_pasted_and_a_code_typed(page, address, digits):
+    collection = digits[0]
+    vector = collection.features_of(np.array([QUERY]))[0]
+    page.goto(address)
+    expect(page.locator("#collection-items li").first).to_be_visible()
+    paste_text(page, str(vector.tolist()))
+    expected = nearest(collection, code_of(collection, QUERY), 20)
+    assert found(page) == expected
+    expect(page.locator("#query")).to_have_text("Vector of 512 numbers")
+    page.keyboard.press("Escape")
+    page.get_by_label("Find similar items").fill(code_of(collection, QUERY).tobytes().hex())
+    page.keyboard.press("Enter")
+    expect(page.locator("#query")).to_contain_text("Code")
+    assert found(page) == expected
+    expect(page.get_by_label("Margins")).to_be_disabled()  # a code has none
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Nothing to search with yet."),
+        ("1, 2, 3", "The vector must have 512 numbers. Got 3."),
+        ("1 2 3 four 5", "The vector must consist of numbers. Got “four”."),
+        ("no such item", "no such item"),
+    ],
+)
+def test_a_wrong_text_is_named_beside_the_box(refused, address, text, message):
+    refused.goto(address)
+    refused.get_by_label("Find similar items").fill(text)
+    refused.get_by_role("button", name="Search").click()
+    expect(refused.locator("#ask-error")).to_contain_text(message)
+    expect(refused.locator("#collection")).to_be_visible()
+    paste_text(refused, QUERY)  # and a right one takes the message away
+    expect(refused.locator("#results-title")).to_have_text(f"Nearest to {QUERY}")
+    expect(refused.locator("#ask-error")).to_be_hidden()
+
+
+def test_a_bad_file_is_named_beside_the_box(refused, address):
+    refused.goto(address)
+    expect(refused.locator("#ask-picture")).to_be_visible()
+    give_file(refused, "drop", "notes.png", b"this is no picture", "image/png")
+    expect(refused.locator("#ask-error")).to_contain_text("image")
+    expect(refused.locator("#collection")).to_be_visible()
+
+
+def test_an_address_of_no_item_shows_no_neighbours_of_another(refused, address):
+    refused.goto(f"{address}#/item/{QUERY}")
+    assert len(found(refused)) == 20
+    refused.goto(f"{address}#/item/gone.png")
+    expect(refused.locator("#results-error")).to_contain_text("gone.png")
+    expect(refused.locator("#results-items")).to_be_hidden()
+    refused.go_back()
+    assert len(found(refused)) == 20
+    expect(refused.locator("#results-error")).to_be_hidden()
+
+
+def test_a_service_that_is_down_can_be_tried_again(refused):
+    with served(collection_of_texts()) as address:
+        refused.goto(address)
+        expect(refused.locator("#collection-items li")).to_have_count(40)
+    refused.locator("#collection-items a").first.click()
+    expect(refused.locator("#results-error")).to_contain_text("The service does not answer.")
+    with served(collection_of_texts(), port=int(address.rstrip("/").rsplit(":", 1)[1])):
+        refused.get_by_role("button", name="Try again").click()
+        expect(refused.locator("#results-items li")).to_have_count(20)
+        expect(refused.locator("#results-error")).to_be_hidden()
+
+
+def test_texts_are_rows_and_never_markup(page, texts):
+    page.goto(texts)
+    first = page.locator("#collection-items a").first
+    expect(first).to_contain_text("title <img src='x' onerror='alert(1)'>")
+    expect(first).to_contain_text("year 1990")
+    assert page.locator("#collection-items img").count() == 0
+    expect(page.locator("#ask-picture")).to_be_hidden()
+    expect(page.locator("#to-quality")).to_be_hidden()
+    first.click()
+    assert len(found(page)) == 20
+    expect(page.locator("#ranking")).to_be_hidden()
+
+
+def test_the_quality_report(page, address):
+    page.goto(address)
+    page.get_by_role("link", name="Quality").click()
+    expect(page.locator(".figures")).to_be_visible()
+    report = page.evaluate("fetch('/report').then(answer => answer.json())")["report"]
+    figures = page.locator(".figures strong").all_inner_texts()
+    assert float(figures[0]) == pytest.approx(report["map"], abs=0.001)
+    assert figures[2] == str(report["distinct"]["codes"])
+    rows = page.locator("#quality tbody tr")
+    expect(rows).to_have_count(10)
+    values = [float(value) for value in rows.locator("td:nth-child(3)").all_inner_texts()]
+    assert values == pytest.approx([row["map"] for row in report["per_class"]], abs=0.001)
+    expect(page.locator("#quality .dot")).to_have_count(len(report["precision"]))
+
+
+def test_an_empty_collection(page):
+    with served(Collection(FlatIndex(np.empty((0, 8), np.uint8)), "empty.hgi")) as address:
+        page.goto(address)
+        expect(page.locator("#collection-summary")).to_have_text("There are no items yet.")
+        expect(page.locator("#about")).to_contain_text("empty.hgi: 0 items")

@@ -1,0 +1,284 @@
+"""The service over real HTTP: everything that can be asked of it, against the index itself."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hashgrove import FlatIndex, evaluate, hamming
+from hashgrove import load as load_model
+from hashgrove.index import Rerank
+from hashgrove.index import load as load_index
+from hashgrove.web.collection import Collection
+from web_service import N_BITS, N_ITEMS, build_digits, error_of, open_digits, served
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """The folder, the features and the names of the digits."""
+    folder = tmp_path_factory.mktemp("digits")
+    return folder, *build_digits(folder)
+
+
+@pytest.fixture(scope="module")
+def client(digits):
+    with served(open_digits(digits[0], read_only=True)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def index(digits):
+    return load_index(digits[0] / "digits.hgi")
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A service over an index with integer ids that can be changed, and the folder of the index."""
+    codes = np.random.default_rng(0).integers(0, 256, (50, 4), dtype=np.uint8)
+    FlatIndex(codes).save(tmp_path / "codes.hgi")
+    with served(Collection.open(str(tmp_path / "codes.hgi"))) as found:
+        yield found, tmp_path / "codes.hgi", codes
+
+
+def found_by(answer):
+    """(ids, distances) of the first query of an answer."""
+    assert answer.status_code == 200, answer.text
+    (hits,) = answer.json()["results"]
+    return [hit["id"] for hit in hits], [hit["distance"] for hit in hits]
+
+
+def search(client, **asked):
+    return client.post("/search", json=asked)
+
+
+def test_info_says_what_there_is(client):
+    info = client.get("/info").json()
+    expected = {
+        "items": N_ITEMS, "n_bits": N_BITS, "n_features": 128, "id_kind": "text", "has_model": True, "has_images": True,
+        "takes_images": True, "has_labels": True, "can_rerank": True, "can_weigh": True, "read_only": True,
+        "needs_key": False, "name": "digits.hgi", "labels": [str(digit) for digit in range(10)],
+    }  # fmt: skip
+    assert {name: info[name] for name in expected} == expected
+    health = client.get("/health").json()
+    assert (health["status"], health["items"]) == ("ok", N_ITEMS)
+
+
+def test_items_are_listed_page_by_page(client, digits):
+    names = sorted(digits[2])
+    first = client.get("/items", params={"limit": 50}).json()
+    last = client.get("/items", params={"offset": 100, "limit": 50}).json()
+    assert first["total"] == last["total"] == N_ITEMS
+    assert [item["id"] for item in first["items"]] == names[:50]
+    assert [item["id"] for item in last["items"]] == names[100:]
+    threes = client.get("/items", params={"label": "3", "limit": 500}).json()
+    assert [item["id"] for item in threes["items"]] == [name for name in names if name.startswith("3/")]
+    assert threes["total"] == len(threes["items"])
+    assert {item["label"] for item in threes["items"]} == {"3"}
+
+
+def test_an_item_has_its_code_and_its_picture(client, digits, index):
+    name = digits[2][7]
+    item = client.get(f"/items/{name.replace('/', '%2F')}").json()
+    code = index.codes[index.ids == name][0]
+    assert item["code"] == code.tobytes().hex()
+    assert item["bits"] == "".join(map(str, np.unpackbits(code, bitorder="little")))
+    picture = client.get(item["image"])
+    assert picture.headers["content-type"] == "image/png"
+    with Image.open(io.BytesIO(picture.content)) as shown, Image.open(digits[0] / "pictures" / name) as file:
+        assert shown.tobytes() == file.convert("RGB").tobytes()
+    assert error_of(client.get("/items/nobody"), 404)["field"] == "id"
+    assert error_of(client.get("/images/nobody.png"), 404)["field"] == "id"
+
+
+def test_search_by_features_codes_and_id_give_what_the_index_gives(client, digits, index):
+    X, names = digits[1:]
+    model = load_model(digits[0] / "digits.hgi" / "model.hashgrove")
+    codes = model.encoder.encode(X)
+    for row in (0, 5):
+        distances, ids = index.search(codes[[row]], 7)
+        expected = ids[0].tolist(), distances[0].tolist()
+        assert found_by(search(client, features=[X[row].tolist()], k=7)) == expected
+        assert found_by(search(client, codes=[codes[row].tobytes().hex()], k=7)) == expected
+        assert found_by(search(client, id=names[row], k=7)) == expected
+    several = search(client, features=X[:5].tolist(), k=3).json()
+    distances, ids = index.search(codes[:5], 3)
+    assert [[hit["id"] for hit in hits] for hits in several["results"]] == ids.tolist()
+    assert [query["code"] for query in several["queries"]] == [code.tobytes().hex() for code in codes[:5]]
+    assert set(several["timings"]) == {"encode", "wait", "search", "total"}
+
+
+def test_search_by_a_picture_is_search_by_its_features(client, digits):
+    X, names = digits[1:]
+    content = (digits[0] / "pictures" / names[3]).read_bytes()
+    answer = client.post("/search", files={"image": ("a.png", content)}, data={"k": "6", "bits": "true"})
+    assert found_by(answer) == found_by(search(client, features=[X[3].tolist()], k=6))
+    assert set(answer.json()["results"][0][0]) >= {"id", "label", "name", "image", "code", "bits", "distance"}
+    weighted = client.post("/search", files={"image": ("a.png", content)}, data={"margins": "1", "label": "3"})
+    assert found_by(weighted) == found_by(search(client, features=[X[3].tolist()], margins=True, label="3"))
+
+
+def test_radius_label_and_allowed_restrict_the_search(client, digits, index):
+    names = digits[2]
+    code = index.codes[index.ids == names[0]]
+    distances = hamming(code, index.codes)[0]
+    near = sorted(zip(distances.tolist(), index.ids.tolist(), strict=True))
+    inside = [(distance, name) for distance, name in near if distance <= 9]
+    assert len(inside) > 3
+    ids, found = found_by(search(client, id=names[0], radius=9))
+    assert list(zip(found, ids, strict=True)) == inside
+    assert found_by(search(client, id=names[0], radius=9, k=2))[0] == ids[:2]
+    labelled = [name for _, name in near if name.startswith("5/")]
+    assert found_by(search(client, id=names[0], label="5", k=1000))[0] == labelled
+    some = [*labelled[:2], "nobody", names[0]]
+    assert found_by(search(client, id=names[0], allowed=some))[0] == [names[0], *labelled[:2]]
+    assert found_by(search(client, id=names[0], allowed=some, label="5"))[0] == labelled[:2]
+    assert found_by(search(client, id=names[0], label="none such"))[0] == []
+
+
+def test_rerank_and_margins_give_what_the_index_gives(client, digits, index):
+    X, names = digits[1:]
+    encoder = load_model(digits[0] / "digits.hgi" / "model.hashgrove").encoder
+    codes = encoder.encode(X[:1])
+    distances, ids = index.search(codes, 5, rerank=Rerank(), features=X[:1])
+    found, shown = found_by(search(client, features=[X[0].tolist()], k=5, rerank=True))
+    assert found == ids[0].tolist()
+    assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)
+    distances, ids = index.search_weighted(codes, np.abs(encoder.scores(X[:1])), 5)
+    found, shown = found_by(search(client, features=[X[0].tolist()], k=5, margins=True))
+    assert found == ids[0].tolist()
+    assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)
+    assert found_by(search(client, id=names[0], k=1, rerank=True))[0] == [names[0]]
+
+
+def test_a_histogram_counts_all_items(client, digits, index):
+    answer = search(client, id=digits[2][0], histogram=True, label="1").json()
+    distances = hamming(index.codes[index.ids == digits[2][0]], index.codes)[0]
+    assert answer["queries"][0]["histogram"] == np.bincount(distances, minlength=N_BITS + 1).tolist()
+
+
+def test_the_report_is_that_of_evaluate(client, digits, index):
+    while (answer := client.get("/report").json())["status"] == "running":
+        time.sleep(0.05)
+    labels = [name.split("/")[0] for name in index.ids]
+    expected = evaluate(index.codes, index.codes, labels, labels, exclude_self=True)
+    report = answer["report"]
+    assert report["map"] == pytest.approx(expected.map, abs=1e-4)
+    assert [entry["map"] for entry in report["per_class"]] == pytest.approx(expected.class_map.tolist(), abs=1e-4)
+    assert sum(entry["items"] for entry in report["per_class"]) == N_ITEMS
+    assert report["distinct"]["codes"] == expected.n_distinct
+    assert report["precision"][0][0] == 1
+
+
+def test_binary_bodies_and_answers(numbers):
+    client, folder, codes = numbers
+    binary = {"content-type": "application/octet-stream", "accept": "application/octet-stream"}
+    answer = client.post("/search", params={"kind": "codes", "k": 3}, content=codes[:2].tobytes(), headers=binary)
+    body = answer.content
+    assert answer.headers["content-type"] == "application/octet-stream"
+    n, *counts = np.frombuffer(body[:12], "<u4")
+    assert (n, counts) == (2, [3, 3])
+    distances, ids = load_index(folder).search(codes[:2], 3)
+    assert np.frombuffer(body[12:36], "<f4").tolist() == distances.ravel().tolist()
+    assert np.frombuffer(body[36:], "<i8").tolist() == ids.ravel().tolist()
+    new = np.full((2, 4), 7, np.uint8)
+    added = client.post("/items", params={"kind": "codes", "id": ["900", "901"]}, content=new.tobytes(), headers=binary)
+    assert added.json() == {"ids": ["900", "901"], "items": 52}
+    assert load_index(folder).codes[-2:].tolist() == new.tolist()
+
+
+def test_binary_features(client, digits):
+    X = digits[1][:3].astype("<f4")
+    binary = {"content-type": "application/octet-stream"}
+    encoded = client.post("/encode", content=X.tobytes(), headers=binary | {"accept": "application/octet-stream"})
+    codes = client.post("/encode", json={"features": X.tolist()}).json()["codes"]
+    assert encoded.content == bytes.fromhex("".join(codes))
+    found = client.post("/search", content=X[:1].tobytes(), headers=binary)
+    assert found_by(found) == found_by(search(client, features=X[:1].tolist()))
+    refused = client.post("/search", content=X.tobytes(), headers=binary | {"accept": "application/octet-stream"})
+    assert "texts" in error_of(refused, 406)["message"]
+
+
+def test_items_are_added_replaced_and_removed_on_disk(numbers):
+    client, folder, _ = numbers
+    large = 2**53 + 1  # a number that JavaScript cannot hold
+    added = client.post("/items", json={"items": [{"id": large, "code": "01020304"}, {"id": "77", "code": "ffffffff"}]})
+    assert added.status_code == 201
+    assert added.json() == {"ids": [str(large), "77"], "items": 52}
+    assert large in load_index(folder)
+    assert found_by(search(client, codes=["01020304"], k=1))[0] == [str(large)]
+    assert client.get(f"/items/{large}").json()["code"] == "01020304"
+    again = {"items": [{"id": 77, "code": "00000000"}, {"id": 78, "code": "00000000"}]}
+    assert error_of(client.post("/items", json=again), 409)["field"] == "id"
+    assert 78 not in load_index(folder)
+    assert client.post("/items", json=again | {"replace": True}).json()["items"] == 53
+    assert client.get("/items/77").json()["code"] == "00000000"
+    assert client.delete("/items/77").json() == {"removed": 1, "items": 52}
+    assert 77 not in load_index(folder)
+    assert error_of(client.delete("/items/77"), 404)["field"] == "id"
+    numbered = client.post("/items", json={"items": [{"code": "00000000"}]}).json()
+    assert numbered["ids"] == [str(large + 1)]
+
+
+def test_many_changes_make_room(numbers):
+    client, folder, _ = numbers
+    for _ in range(12):
+        items = [{"id": 1000 + number, "code": "01020304"} for number in range(400)]
+        assert client.post("/items", json={"items": items, "replace": True}).status_code == 201
+    assert client.get("/health").json()["items"] == len(load_index(folder)) == 450
+    assert sum(path.stat().st_size for path in folder.glob("codes-*.bin")) < 12 * 400 * 4
+
+
+def test_new_items_of_a_model_can_be_searched_and_re_ranked(tmp_path):
+    X, _ = build_digits(tmp_path)
+    with served(open_digits(tmp_path)) as client:
+        new = {"id": "new", "features": X[0].tolist()}
+        assert client.post("/items", json={"items": [new]}).json()["ids"] == ["new"]
+        ids, distances = found_by(search(client, features=[X[0].tolist()], k=2, rerank=True))
+        assert set(ids) == {"new", "0/000.png"}
+        assert distances == pytest.approx([0, 0], abs=1e-4)
+        by_code = client.post("/items", json={"items": [{"id": "other", "code": "00000000"}]})
+        assert error_of(by_code, 422)["field"] == "code"
+    reopened = load_index(tmp_path / "digits.hgi")
+    assert "new" in reopened
+    assert "new" in reopened.features.ids
+
+
+def test_metrics_count_requests_and_passes(numbers):
+    client, _, _ = numbers
+    for _ in range(3):
+        search(client, codes=["00000000"])
+    search(client, codes=["00"])
+    text = client.get("/metrics").text
+    assert 'hashgrove_requests_total{method="POST",route="/search",status="200"} 3' in text
+    assert 'hashgrove_requests_total{method="POST",route="/search",status="422"} 1' in text
+    assert "hashgrove_pass_queries_sum 3" in text
+    assert "hashgrove_items 50" in text
+    assert 'hashgrove_request_seconds_bucket{route="/search",le="+Inf"} 4' in text
+
+
+def test_the_reference_needs_no_other_host(client):
+    page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "POST /search" in page.text
+    assert not re.findall(r"(?:src|href)=['\"](?!/)", page.text)
+    assert "<script" not in page.text
+    assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")
+    document = client.get("/openapi.json").json()
+    assert set(document["paths"]) >= {"/search", "/encode", "/items", "/items/{id}", "/health", "/metrics", "/report"}
+    names = {ref.rpartition("/")[2] for ref in re.findall(r"#/components/schemas/\w+", str(document))}
+    assert names <= set(document["components"]["schemas"])
+
+
+def test_the_page_and_its_files_are_served(client):
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    files = set(re.findall(r"(?:src|href)=\"(/page/[^\"]+)\"", page.text))
+    assert files
+    assert {client.get(file).status_code for file in files} == {200}
+    assert error_of(client.get("/page/..%2Fapp.py"), 404)
+    assert error_of(client.get("/page/nothing.js"), 404)

@@ -1,0 +1,273 @@
+"""What the service refuses, and how: wrong fields, too much, strangers, and pages of other origins."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from hashgrove import FlatIndex
+from hashgrove.web.collection import Collection
+from hashgrove.web.details import Details
+from hashgrove.web.guard import HEADERS
+from hashgrove.web.limits import Limits
+from web_service import build_digits, error_of, open_digits, served
+
+JSON = {"content-type": "application/json"}
+BINARY = {"content-type": "application/octet-stream"}
+
+
+def codes_collection(**settings):
+    codes = np.random.default_rng(0).integers(0, 256, (50, 4), dtype=np.uint8)
+    return Collection(FlatIndex(codes), name="codes", **settings)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with served(codes_collection()) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("digits")
+    build_digits(folder)
+    with served(open_digits(folder, read_only=True)) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "said"),
+    [
+        ({"codes": ["00000000"], "k": 0}, "k", "greater than or equal to 1. Got 0 instead."),
+        ({"codes": ["00000000"], "k": 1001}, "k", "less than or equal to 1000. Got 1001 instead."),
+        ({"codes": ["00000000"], "k": "7"}, "k", "must be a valid integer. Got '7' instead."),
+        ({"codes": ["00000000"], "k": True}, "k", "Got True instead."),
+        ({"codes": ["00000000"], "radius": -1}, "radius", "greater than or equal to 0. Got -1 instead."),
+        ({"codes": ["0000"]}, "codes", "codes of 8 hexadecimal digits. Got '0000' instead."),
+        ({"codes": ["0000000g"]}, "codes.0", "Got '0000000g' instead."),
+        ({"codes": []}, "codes", "at least 1 item"),
+        ({"codes": ["00000000"] * 1025}, "codes", "at most 1024 items"),
+        ({"features": [[1.0]]}, "features", "the service has no model"),
+        ({"codes": ["00000000"], "id": 1}, "id", "Exactly one of"),
+        ({}, "features", "Exactly one of"),
+        ({"codes": ["00000000"], "colour": 1}, "colour", "There is no field 'colour'."),
+        ({"codes": ["00000000"], "rerank": True}, "rerank", "the index keeps no features"),
+        ({"codes": ["00000000"], "margins": True}, "margins", "the service has no model"),
+        ({"codes": ["00000000"], "label": "x"}, "label", "items have no labels"),
+        ({"codes": ["00000000"], "allowed": ["x"]}, "allowed", "integers of 64 bits"),
+        ({"codes": ["00000000"], "allowed": [2**63]}, "allowed.0", "Got 9223372036854775808 instead"),
+        ({"codes": ["00000000"] * 17, "histogram": True}, "histogram", "more than 16 queries"),
+        ({"id": "9" * 30}, "id", "integers of 64 bits"),
+    ],
+)
+def test_a_wrong_field_is_named(client, asked, field, said):
+    error = error_of(client.post("/search", json=asked), 422)
+    assert error["field"].startswith(field)
+    assert said in error["message"]
+
+
+def test_features_must_fit_the_model(pictures):
+    short = error_of(pictures.post("/search", json={"features": [[1.0, 2.0]]}), 422)
+    assert (short["field"], "Got 2 in row 0" in short["message"]) == ("features", True)
+    for wrong in ("NaN", "Infinity", "1e999", '"x"'):
+        body = f'{{"features": [[{", ".join([wrong] * 128)}]]}}'
+        assert error_of(pictures.post("/search", content=body, headers=JSON), 422)["field"].startswith("features")
+    nan = np.full(128, np.nan, "<f4").tobytes()
+    assert "NaN" in error_of(pictures.post("/search", content=nan, headers=BINARY), 422)["message"]
+    for both in ({"rerank": True, "margins": True}, {"rerank": True, "radius": 3}, {"margins": True, "radius": 3}):
+        assert error_of(pictures.post("/search", json={"id": "0/000.png", **both}), 422)["field"]
+    by_code = error_of(pictures.post("/search", json={"codes": ["00000000"], "rerank": True}), 422)
+    assert "Codes cannot be re-ranked" in by_code["message"]
+
+
+def test_bodies_that_cannot_be_read(client):
+    assert "must be JSON" in error_of(client.post("/search", content=b"{", headers=JSON), 400)["message"]
+    assert "application/json" in error_of(client.post("/search", content=b"{}"), 415)["message"]
+    assert error_of(client.post("/items", content="x", headers={"content-type": "text/plain"}), 415)
+    broken = {"content-type": "multipart/form-data; boundary=x"}
+    assert error_of(client.post("/search", content=b"--y", headers=broken), 400)
+    odd = error_of(client.post("/search", params={"kind": "codes"}, content=b"123", headers=BINARY), 422)
+    assert "rows of 4 bytes. Got 3 bytes" in odd["message"]
+    assert error_of(client.post("/search", params={"kind": "x"}, content=b"1", headers=BINARY), 422)["field"] == "kind"
+    wrong = {"kind": "codes", "k": "many"}
+    assert error_of(client.post("/search", params=wrong, content=b"1234", headers=BINARY), 422)["field"] == "k"
+
+
+@pytest.mark.parametrize(
+    ("items", "field"),
+    [
+        ([], "items"),
+        ([{"id": 1}], "items.0"),
+        ([{"id": 1, "code": "00000000", "features": [1.0]}], "items.0"),
+        ([{"id": 900, "code": "00"}], "items.code"),
+        ([{"id": "x", "code": "00000000"}], "id"),
+        ([{"id": 900, "code": "00000000"}, {"code": "00000000"}], "id"),
+        ([{"id": 900, "code": "00000000"}] * 2, "items"),
+        ([{"id": 900, "features": [1.0]}], "items.features"),
+    ],
+)
+def test_wrong_items_change_nothing(client, items, field):
+    assert error_of(client.post("/items", json={"items": items}), 422)["field"] == field
+    assert client.get("/health").json()["items"] == 50
+
+
+def test_parameters_of_the_gallery_are_checked(client):
+    assert error_of(client.get("/items", params={"limit": 0}), 422)["field"] == "limit"
+    assert error_of(client.get("/items", params={"offset": "x"}), 422)["field"] == "offset"
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n" + b"\0" * 100])
+def test_a_file_that_is_no_picture(pictures, content):
+    error = error_of(pictures.post("/search", files={"image": ("a.png", content)}), 422)
+    assert error["field"] == "image"
+    assert "/tmp" not in error["message"]
+
+
+def test_a_picture_that_declares_too_much_is_not_decoded(pictures):
+    bomb = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
+    error = error_of(pictures.post("/search", files={"image": ("a.png", bomb.getvalue())}), 422)
+    assert "pixels" in error["message"]
+
+
+def test_pictures_need_a_model_for_them_and_a_file(client, pictures):
+    assert error_of(client.post("/search", files={"image": ("a.png", b"x")}), 422)["field"] == "image"
+    assert error_of(pictures.post("/search", files={"other": ("a.png", b"x")}), 422)["field"] == "image"
+
+
+def test_a_body_that_is_too_large_is_not_read(client):
+    with served(codes_collection(), limits=Limits(body_bytes=1000)) as small:
+        body = b'{"codes": ["' + b"0" * 2000 + b'"]}'
+        assert error_of(small.post("/search", content=body, headers=JSON), 413)["field"] == "body"
+        assert error_of(small.post("/search", content=iter([body[:900], body[900:]]), headers=JSON), 413)
+    with served(codes_collection(), limits=Limits(image_bytes=10)) as small:
+        assert error_of(small.post("/search", files={"image": ("a.png", b"x" * 11)}), 413)["field"] == "image"
+
+
+class _Slow(FlatIndex):
+    """An index that takes as long as a test wants."""
+
+    gate = threading.Event()
+
+    def _search(self, *arguments):
+        self.gate.wait(20)
+        return super()._search(*arguments)
+
+
+def test_too_many_waiting_queries_and_too_much_time_give_503():
+    slow = Collection(_Slow(np.zeros((5, 1), np.uint8)), name="slow")
+    query = {"codes": ["00"]}
+    _Slow.gate.clear()
+    with served(slow, limits=Limits(waiting=2, seconds=1.0)) as client:
+        started = time.monotonic()
+        with httpx.Client(base_url=client.base_url) as first:
+            waiting = [threading.Thread(target=lambda: first.post("/search", json=query)) for _ in range(3)]
+            for thread in waiting:  # one is searched for, two wait
+                thread.start()
+                time.sleep(0.1)
+            full = client.post("/search", json=query)
+            assert "Too many queries" in error_of(full, 503)["message"]
+            assert full.headers["retry-after"] == "1"
+            for thread in waiting:
+                thread.join()
+        late = client.post("/search", json=query)
+        assert "took more than 1 seconds" in error_of(late, 503)["message"]
+        assert time.monotonic() - started < 15
+        _Slow.gate.set()
+        assert client.post("/search", json=query).status_code == 200
+
+
+def test_an_error_inside_the_service_shows_nothing_of_it(monkeypatch):
+    collection = codes_collection()
+    monkeypatch.setattr(collection.index, "_search", lambda *arguments: 1 / 0)
+    with served(collection) as client:
+        answer = client.post("/search", json={"codes": ["00000000"]})
+        assert "division" not in answer.text
+        assert "log says" in error_of(answer, 500)["message"]
+        assert HEADERS.items() <= dict(answer.headers).items()
+        assert client.get("/health").status_code == 200
+
+
+def test_every_answer_has_the_headers_of_security(client):
+    for answer in (client.get("/"), client.get("/health"), client.get("/nothing"), client.post("/search", content=b"")):
+        assert HEADERS.items() <= dict(answer.headers).items()
+    assert "unsafe" not in HEADERS["content-security-policy"]
+    assert client.get("/info").headers["cache-control"] == "no-store"
+
+
+def test_other_hosts_and_origins_are_refused(client):
+    port = client.base_url.port
+    assert error_of(client.get("/info", headers={"host": "rebound.example"}), 403)
+    assert error_of(client.get("/info", headers={"host": f"127.0.0.1.example:{port}"}), 403)
+    assert client.get("/info", headers={"host": f"localhost:{port}"}).status_code == 200
+    query = {"codes": ["00000000"]}
+    own = f"http://127.0.0.1:{port}"
+    assert client.post("/search", json=query, headers={"origin": own}).status_code == 200
+    for foreign in ("http://evil.example", "null", "http://127.0.0.1:1", f"http://127.0.0.1:{port}.example"):
+        assert error_of(client.post("/search", json=query, headers={"origin": foreign}), 403)
+        assert error_of(client.delete("/items/1", headers={"origin": foreign}), 403)
+    assert error_of(client.post("/search", json=query, headers={"sec-fetch-site": "cross-site"}), 403)
+    assert "access-control-allow-origin" not in client.get("/info", headers={"origin": "http://evil.example"}).headers
+
+
+def test_a_key_is_asked_for_everything_but_the_page():
+    with served(codes_collection(), key="sésame") as client:
+        for path in ("/", "/health", "/docs", "/openapi.json", "/page/nothing.js"):
+            assert client.get(path).status_code != 401
+        for path in ("/info", "/items", "/items/1", "/images/1", "/metrics", "/report", "/nothing"):
+            assert error_of(client.get(path), 401)
+            assert client.get(path, headers={"x-api-key": "sesame"}).status_code == 401
+        assert client.get("/info").headers["www-authenticate"] == "Bearer"
+        assert client.get("/info", headers={"x-api-key": "sésame".encode()}).status_code == 200
+    with served(codes_collection(), key="open sesame") as client:
+        assert client.get("/info", headers={"x-api-key": "open sesame"}).status_code == 200
+        assert client.get("/info", headers={"authorization": "Bearer open sesame"}).json()["needs_key"]
+        assert error_of(client.get("/info", headers={"authorization": "Basic open sesame"}), 401)
+
+
+def test_no_path_of_a_client_is_opened(tmp_path):
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (4, 4)).save(secret)
+    (tmp_path / "shown").mkdir()
+    Image.new("RGB", (4, 4)).save(tmp_path / "shown" / "a.png")
+    from hashgrove.web.pictures import pictures_in, remember_pictures, remembered_pictures
+
+    remember_pictures(str(tmp_path), [f"{tmp_path}/shown/a.png"])
+    for find in (pictures_in(str(tmp_path / "shown")), remembered_pictures(str(tmp_path))):
+        ids = [str(secret), "../secret.png", f"{tmp_path}/shown/../secret.png", f"{tmp_path}/shown/a.png"]
+        index = FlatIndex(np.zeros((len(ids), 1), np.uint8), ids=ids)
+        with served(Collection(index, name="paths", picture_of=find)) as client:
+            for id_ in ids[:3]:
+                assert error_of(client.get(f"/images/{httpx.QueryParams({'': id_})}".replace("=", "", 1)), 404)
+    assert remembered_pictures(str(tmp_path))(ids[3]) == str(tmp_path / "shown" / "a.png")
+
+
+def test_a_read_only_service_changes_nothing():
+    with served(codes_collection(read_only=True)) as client:
+        assert "read-only" in error_of(client.post("/items", json={"items": [{"code": "00000000"}]}), 403)["message"]
+        assert error_of(client.delete("/items/1"), 403)
+
+
+def test_a_report_needs_labels_that_occur_twice():
+    with served(codes_collection()) as client:
+        assert client.get("/report").json() == {"status": "none", "reason": "Items have no labels."}
+    details = Details(np.arange(50), labels=np.arange(50).astype(str))
+    with served(codes_collection(details=details)) as client:
+        while (answer := client.get("/report").json())["status"] == "running":
+            time.sleep(0.05)
+        assert answer["status"] == "failed"
+        assert "relevant" in answer["reason"]
+
+
+def test_half_a_request_harms_nobody(client):
+    with socket.create_connection(("127.0.0.1", client.base_url.port)) as half:
+        half.sendall(b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{")
+        assert client.get("/health").status_code == 200
+    assert client.get("/health").status_code == 200

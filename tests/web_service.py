@@ -1,0 +1,79 @@
+"""The real service over HTTP, in a thread; and a small collection with everything: model, labels and pictures."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+import uvicorn
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from hashgrove import FlatIndex, Gist
+from hashgrove.baselines import SDH
+from hashgrove.cli.serving import open_collection
+from hashgrove.web.app import create_app
+
+N_ITEMS, N_TRAINED, N_BITS, SIDE = 120, 150, 32, 32
+
+
+@contextmanager
+def served(collection, **settings):
+    """Serve a collection on the loopback interface; gives a client of it."""
+    server = uvicorn.Server(uvicorn.Config(create_app(collection, **settings), port=0, log_level="critical"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the service did not start"
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    try:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def build_digits(folder):
+    """Write pictures of digits, and an index of them with a model for pictures, labels in folders, and features."""
+    pixels, targets = load_digits().images, load_digits().target
+    images = [
+        Image.fromarray((255 - picture * 15.9).astype(np.uint8)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        for picture in pixels[: N_ITEMS + N_TRAINED]
+    ]
+    X_images = np.stack([np.asarray(image) for image in images])
+    extractor = Gist(image_size=SIDE, n_cells=2).fit(X_images)
+    X = extractor.transform(X_images)
+    hasher = SDH(N_BITS, random_state=0).fit(X[N_ITEMS:], targets[N_ITEMS : N_ITEMS + N_TRAINED])
+    names = [f"{label}/{number:03}.png" for number, label in enumerate(targets[:N_ITEMS])]
+    for image, name in zip(images, names, strict=False):
+        path = os.path.join(folder, "pictures", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        image.save(path)
+    index = FlatIndex(hasher.transform(X[:N_ITEMS]), ids=names, model=hasher.encoder_)
+    index.keep_features(X[:N_ITEMS], ids=names)
+    index.save(os.path.join(folder, "digits.hgi"))
+    hasher.save(os.path.join(folder, "digits.hgi", "model.hashgrove"), features=extractor)
+    return X[:N_ITEMS], names
+
+
+def open_digits(folder, **settings):
+    """Open what `build_digits` wrote."""
+    pictures = os.path.join(folder, "pictures")
+    return open_collection(os.path.join(folder, "digits.hgi"), labels_from_folders=True, pictures=pictures, **settings)
+
+
+def error_of(answer, status):
+    """The error in an answer, which must have this status and the form of every error."""
+    assert answer.status_code == status, answer.text
+    (error,) = answer.json().values()
+    assert set(error) == {"status", "field", "message"}
+    assert error["status"] == status
+    assert "Traceback" not in answer.text
+    assert "\n" not in error["message"]
+    return error

@@ -1,0 +1,28 @@
+"""A service that tests kill: ``python tests/web_writer.py INDEX`` serves the index anew for each line on stdin.
+
+Everything is imported once. Each service is a fork of this process, so it starts in a moment. It prints its process id
+and its port.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from urllib.parse import urlsplit
+
+from hashgrove.web.collection import Collection
+from hashgrove.web.server import run
+
+
+def main(folder: str) -> None:
+    for _ in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            collection = Collection.open(folder)
+            run(collection, port=0, ready=lambda url: print(os.getpid(), urlsplit(url).port, flush=True))
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
