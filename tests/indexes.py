@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hashgrove.index import INDEXES, MultiIndex
+from hashgrove.index import INDEXES, FlatIndex, MultiIndex, connect
 
 
 class ByTables(MultiIndex):
@@ -30,14 +30,29 @@ def in_folder(index_class):
     def make(codes=None, *, ids=None, model=None):
         folder = Path(tempfile.mkdtemp(prefix="hashgrove-test-")) / "test.hgi"
         index_class(model=model).save(folder)
-        index = index_class.load(folder, writable=True)
-        if codes is not None:
-            index.add(codes, ids=ids)
-        elif ids is not None:
-            index_class(ids=ids)  # raises
-        return index
+        return filled(index_class.load(folder, writable=True), codes, ids)
 
     return make
+
+
+def in_engine(url):
+    """A function that makes an index in an engine. The URL has ``{folder}`` where a new folder is to stand."""
+
+    def make(codes=None, *, ids=None, model=None):
+        return filled(connect(url.format(folder=tempfile.mkdtemp(prefix="hashgrove-test-")), model=model), codes, ids)
+
+    return make
+
+
+def filled(index, codes, ids):
+    if codes is not None:
+        index.add(codes, ids=ids)
+    elif ids is not None:
+        FlatIndex(ids=ids)  # raises
+    return index
+
+
+ENGINES = {"sqlite": in_engine("sqlite:///{folder}/codes.db")}
 
 
 UNDER_TEST = {
@@ -46,4 +61,5 @@ UNDER_TEST = {
     "multi by both": ByBoth,
     **{f"{name} in a folder": in_folder(index_class) for name, index_class in INDEXES.items()},
     "multi by tables in a folder": in_folder(ByTables),
+    **ENGINES,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,12 @@ class Hooks(ABC):
         """Remove the items with the ids ``removed``, and add ``codes`` with ``ids``, in one step.
 
         Both arrays of ids are ascending and without duplicates. All of ``removed`` are in the index; none of ``ids``
-        is, unless it is among ``removed``. No other change runs at the same time.
+        is, unless it is among ``removed``. It is called inside `_exclusively`.
         """
+
+    def _exclusively(self) -> AbstractContextManager[Any]:
+        """What surrounds a change, with all that it reads before: no other change runs at the same time."""
+        return self._changing
 
     @abstractmethod
     def _search(
