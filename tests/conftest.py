@@ -19,10 +19,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+import servers
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_configure(config):
+    servers.begin()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts background jobs so; some tests need Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if numba.config.DISABLE_JIT:
@@ -32,6 +35,10 @@ def pytest_configure(config):
         # the integers of a kernel wrap around, which numpy reports and compiled code does not
         for word in ("overflow", "invalid value", "divide by zero"):
             config.addinivalue_line("filterwarnings", f"ignore:{word} encountered:RuntimeWarning")
+
+
+def pytest_unconfigure():
+    servers.stop()
 
 
 def pytest_collection_modifyitems(items):

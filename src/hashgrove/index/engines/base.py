@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hashgrove.codes import MAX_BITS
 from hashgrove.index.base import Index
+from hashgrove.index.engines.server import without_password
 from hashgrove.index.engines.session import EngineError, Meta, Session
 from hashgrove.runtime.parameters import Constraint, Integer
 
@@ -52,7 +53,7 @@ class Engine(Index):
         self, url: SplitResult, *, n_bits: int | None = None, model: Any = None, create: bool = True, **options: Any
     ) -> None:
         super().__init__()
-        self.place = url.geturl()
+        self.place = without_password(url)
         self._own = threading.local()  # .session: the transaction of the change that a thread is making
         self._n_bytes: int | None = None
         self._start(url, options, create)
@@ -80,6 +81,10 @@ class Engine(Index):
     @abstractmethod
     def _failures(self) -> tuple[type[Exception], ...]:
         """The types of the errors that the engine's library raises."""
+
+    def _said(self, error: Exception) -> str:
+        """What such an error says, for people."""
+        return str(error)
 
     def _agree(self, n_bits: int | None, model: Any, create: bool) -> None:
         """Check what is stored against what the user expects, or store it if the place is new."""
@@ -131,7 +136,7 @@ class Engine(Index):
         try:
             yield
         except failures as error:
-            said = " ".join(str(error).split()) or type(error).__name__
+            said = " ".join(self._said(error).split()) or type(error).__name__
             raise EngineError(f"{self.place}: {said.removeprefix(f'{self.place}: ')}") from error
 
     def __len__(self) -> int:
