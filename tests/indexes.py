@@ -1,14 +1,17 @@
 """Every index that keeps the contract of `hashgrove.index.Index`. A new one is one line in `UNDER_TEST`.
 
 Each entry is a function with the parameters ``codes=None, *, ids=None, model=None`` that makes a new index with these
-items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry.
+items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry. If the function
+has the attribute ``examples``, property-based tests try that many examples.
 """
 
 from __future__ import annotations
 
 import tempfile
+import uuid
 from pathlib import Path
 
+import servers
 from hashgrove.index import INDEXES, FlatIndex, MultiIndex, connect
 
 
@@ -35,11 +38,21 @@ def in_folder(index_class):
     return make
 
 
-def in_engine(url):
+def in_engine(url, *, examples):
     """A function that makes an index in an engine. The URL has ``{folder}`` where a new folder is to stand."""
 
     def make(codes=None, *, ids=None, model=None):
         return filled(connect(url.format(folder=tempfile.mkdtemp(prefix="hashgrove-test-")), model=model), codes, ids)
+
+    make.examples = examples
+    return make
+
+
+def in_server(url, name):
+    """A function that makes an index on a server, in a table of its own; ``name`` is what the engine calls that."""
+
+    def make(codes=None, *, ids=None, model=None):
+        return filled(connect(url(), model=model, **{name: f"t{uuid.uuid4().hex}"}), codes, ids)
 
     return make
 
@@ -52,7 +65,11 @@ def filled(index, codes, ids):
     return index
 
 
-ENGINES = {"sqlite": in_engine("sqlite:///{folder}/codes.db")}
+ENGINES = {
+    "sqlite": in_engine("sqlite:///{folder}/codes.db", examples=30),
+    "duckdb": in_engine("duckdb:///{folder}/codes.duckdb", examples=10),
+    "postgres": in_server(servers.postgres, "table"),
+}
 
 
 UNDER_TEST = {

@@ -9,13 +9,19 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from hashgrove.index.engines.base import Engine
+from hashgrove.index.engines.duckdb import DuckdbIndex
+from hashgrove.index.engines.postgres import PostgresIndex
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.engines.sqlite import SqliteIndex
 from hashgrove.runtime.parameters import Flag, Integer, OneOf, Text
 
 __all__ = ["ENGINES", "Engine", "EngineError", "connect"]
 
-ENGINES: dict[str, type[Engine]] = {"sqlite": SqliteIndex}  # by the scheme of their URLs
+ENGINES: dict[str, type[Engine]] = {  # by the scheme of their URLs
+    "sqlite": SqliteIndex,
+    "duckdb": DuckdbIndex,
+    "postgresql": PostgresIndex,
+}
 
 
 def connect(url: str, *, n_bits: int | None = None, model: Any = None, create: bool = True, **options: Any) -> Engine:

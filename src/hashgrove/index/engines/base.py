@@ -17,6 +17,7 @@ from hashgrove.codes import MAX_BITS
 from hashgrove.index.base import Index
 from hashgrove.index.engines.server import without_password
 from hashgrove.index.engines.session import EngineError, Meta, Session
+from hashgrove.index.hooks import digest_of
 from hashgrove.runtime.parameters import Constraint, Integer
 
 __all__ = ["Engine"]
@@ -56,6 +57,7 @@ class Engine(Index):
         self.place = without_password(url)
         self._own = threading.local()  # .session: the transaction of the change that a thread is making
         self._n_bytes: int | None = None
+        self._ready = False  # whether something has been stored, if only what the first items will be
         self._start(url, options, create)
         try:
             self._agree(n_bits, model, create)
@@ -89,27 +91,31 @@ class Engine(Index):
     def _agree(self, n_bits: int | None, model: Any, create: bool) -> None:
         """Check what is stored against what the user expects, or store it if the place is new."""
         Integer(1, MAX_BITS, or_none=True).check("n_bits", n_bits)
-        n_bytes = None if n_bits is None else -(-int(n_bits) // 8)
         with self._session() as session:
-            stored = session.meta
-            is_new = stored == Meta()
-            is_empty = stored.n_bytes is None or session.count() == 0
-        if is_new and not create:
-            raise EngineError(f"{self.place}: must have items that hashgrove has stored. There are none.")
-        self._model = stored.model
-        if model is not None and self._model is None and not is_empty:
-            raise EngineError(f"{self.place}: the items were stored without a model, so 'model' must be left out.")
-        self._check_model(model)
+            wanted = self._expected(session, n_bits, model)
+            if not create and session.meta == Meta():
+                raise EngineError(f"{self.place}: must have items that hashgrove has stored. There are none.")
+            agreed = session.meta == wanted != Meta()
+        if not agreed:
+            with self._exclusively(), self._session() as session:
+                wanted = self._expected(session, n_bits, model)  # another process may have been here meanwhile
+                if session.meta == Meta() or session.meta != wanted:
+                    session.create(wanted)
+        self._model, self._ready = wanted.model, True
+
+    def _expected(self, session: Session, n_bits: int | None, model: Any) -> Meta:
+        """What is stored, with what the user adds to it."""
+        stored, n_bytes = session.meta, None if n_bits is None else -(-int(n_bits) // 8)
         if n_bytes is not None and stored.n_bytes not in (None, n_bytes):
             raise ValueError(
                 f"The 'n_bits' parameter must be that of the items at {self.place}, which have {stored.n_bytes} bytes "
                 f"per code. Got {n_bits} instead."
             )
-        wanted = replace(stored, n_bytes=stored.n_bytes or n_bytes, model=stored.model or _digest_of(model))
-        if wanted != stored:
-            with self._exclusively(), self._session() as session:
-                session.create(wanted)
-        self._model = wanted.model
+        self._model = stored.model
+        self._check_model(model)
+        if model is not None and stored.model is None and stored.n_bytes is not None and session.count():
+            raise EngineError(f"{self.place}: the items were stored without a model, so 'model' must be left out.")
+        return replace(stored, n_bytes=stored.n_bytes or n_bytes, model=stored.model or digest_of(model))
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -210,10 +216,6 @@ class Engine(Index):
             else:
                 found = [(np.empty(0), np.empty(0, np.str_ if session.meta.texts else np.int64)) for _ in codes]
         return [d.astype(np.uint16) for d, _ in found], [ids for _, ids in found]
-
-
-def _digest_of(model: Any) -> str | None:
-    return model if model is None or isinstance(model, str) else str(model.digest)
 
 
 def _same_kind(meta: Meta, ids: NDArray[Any]) -> bool:

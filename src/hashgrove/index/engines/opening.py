@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-__all__ = ["file_path", "required"]
+from hashgrove.index.engines.session import EngineError
+
+__all__ = ["file_path", "refuse_missing", "required"]
 
 
 def file_path(url: SplitResult) -> str:
@@ -23,6 +26,12 @@ def file_path(url: SplitResult) -> str:
             f"Got {url.geturl()!r} instead."
         )
     return path
+
+
+def refuse_missing(path: str, place: str) -> None:
+    """Raise an error if there is no such file or folder, for an engine that would make one."""
+    if not os.path.exists(path):
+        raise EngineError(f"{place}: must exist. There is no such file or folder.")
 
 
 def required(module: str, extra: str) -> Any:

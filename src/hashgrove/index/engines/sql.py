@@ -52,11 +52,13 @@ class SqlSession(Session):
         Of the database's driver. The caller has begun a transaction on it.
     table : str
         The table of items, an `Identifier`.
+    ready : bool
+        Whether the table of tables is known to exist; looking for it takes longer than many a search.
     """
 
-    def __init__(self, connection: Any, table: str) -> None:
+    def __init__(self, connection: Any, table: str, ready: bool = False) -> None:
         self.connection, self.table = connection, table
-        self.meta = self._read_meta()
+        self.meta = self._read_meta() if ready or TABLES in self.tables() else Meta()
 
     @abstractmethod
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
@@ -87,8 +89,6 @@ class SqlSession(Session):
         """The parameter of `among`."""
 
     def _read_meta(self) -> Meta:
-        if TABLES not in self.tables():
-            return Meta()
         rows = self.run(f"SELECT format, n_bytes, texts, model FROM {TABLES} WHERE name = ?", [self.table])
         if not rows:
             return Meta()

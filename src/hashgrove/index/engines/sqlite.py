@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.connections import Connections
-from hashgrove.index.engines.opening import file_path, required
+from hashgrove.index.engines.opening import file_path, refuse_missing, required
 from hashgrove.index.engines.session import Meta, Session
 from hashgrove.index.engines.sql import DEFAULT_TABLE, Identifier, SqlSession
 
@@ -37,11 +37,12 @@ class SqliteIndex(Engine):
         self._table = options.get("table", DEFAULT_TABLE)
         self._apsw, self._vec = required("apsw", self.extra), required("sqlite_vec", self.extra)
         path = file_path(url)
-        flags = self._apsw.SQLITE_OPEN_READWRITE | (self._apsw.SQLITE_OPEN_CREATE if create else 0)
-        self._connections = Connections(lambda: self._connect(path, flags), self.place)
+        if not create:
+            refuse_missing(path, self.place)
+        self._connections = Connections(lambda: self._connect(path), self.place)
 
-    def _connect(self, path: str, flags: int) -> Any:
-        connection = self._apsw.Connection(path, flags=flags)
+    def _connect(self, path: str) -> Any:
+        connection = self._apsw.Connection(path)
         connection.set_busy_timeout(WAIT_MS)
         connection.enable_load_extension(True)
         connection.load_extension(self._vec.loadable_path())
@@ -67,7 +68,7 @@ class SqliteIndex(Engine):
     def _transaction(self, begin: str) -> Iterator[Session]:
         with self._connections.borrow() as connection:  # which is closed after an error: that rolls back
             connection.execute(begin)
-            yield _SqliteSession(connection, self._table)
+            yield _SqliteSession(connection, self._table, self._ready)
             connection.execute("COMMIT")
 
     def close(self) -> None:
