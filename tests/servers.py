@@ -147,7 +147,7 @@ def keep_postgres(folder, owner):
         options = ["-U", "postgres", "--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync"]
         subprocess.run([programs / "initdb", "-D", data, *options], user=user, cwd="/", check=True)
     port = free_port()
-    settings = ["-h", "127.0.0.1", "-p", str(port), "-k", "", "-c", "shared_buffers=32MB"]
+    settings = ["-h", "127.0.0.1", "-p", str(port), "-k", "", "-c", "max_connections=300", "-c", "fsync=off"]
     process = subprocess.Popen([programs / "postgres", "-D", data, *settings], user=user, cwd="/")
     _wait_until(lambda: _answers(port), lambda: process.poll() is None, folder / "log")
     keep(process, folder, owner, port=port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import ssl
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from hashgrove.index.engines.connections import Connections
 from hashgrove.index.engines.opening import required
 from hashgrove.index.engines.server import Server
 from hashgrove.index.engines.session import Found, Meta, Session
-from hashgrove.index.engines.sql import DEFAULT_TABLE, Identifier, SqlSession
+from hashgrove.index.engines.sql import DEFAULT_TABLE, TABLES, Identifier, SqlSession
 from hashgrove.runtime.parameters import OneOf
 
 __all__ = ["PostgresIndex"]
@@ -77,7 +78,14 @@ class PostgresIndex(Engine):
         self._connections = Connections(lambda: self._connect(settings), self.place)
 
     def _connect(self, settings: Mapping[str, Any]) -> Any:
-        connection = self._driver.connect(**settings)
+        channel = socket.create_connection((settings["host"], settings["port"]))
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a change is many short messages
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            connection = self._driver.connect(**settings, sock=channel)
+        except BaseException:
+            channel.close()
+            raise
         connection.autocommit = True  # transactions are begun and ended by `_transaction`
         return connection
 
@@ -110,7 +118,7 @@ class PostgresIndex(Engine):
         with self._connections.borrow() as connection:  # which is closed after an error: that rolls back
             for statement in beginning:
                 connection.cursor().execute(statement)
-            yield _PostgresSession(connection, self._table, self._search_by)
+            yield _PostgresSession(connection, self._table, self._ready, self._search_by)
             connection.cursor().execute("COMMIT")
 
     def close(self) -> None:
@@ -119,9 +127,9 @@ class PostgresIndex(Engine):
 
 
 class _PostgresSession(SqlSession):
-    def __init__(self, connection: Any, table: str, search: str) -> None:
+    def __init__(self, connection: Any, table: str, ready: bool, search: str) -> None:
         self._search = search
-        super().__init__(connection, table)
+        super().__init__(connection, table, ready)
 
     def run(self, statement: str, parameters: Sequence[Any] = (), *, stream: io.BytesIO | None = None) -> list[Any]:
         cursor = self.connection.cursor()
@@ -129,10 +137,8 @@ class _PostgresSession(SqlSession):
         return [] if cursor.description is None else list(cursor.fetchall())
 
     def tables(self) -> set[str]:
-        rows = self.run(
-            "SELECT relname FROM pg_class WHERE relkind IN ('r','p','v','m','f') AND pg_table_is_visible(oid)"
-        )
-        return {name for (name,) in rows}
+        statement = "SELECT name FROM unnest(CAST(? AS text[])) AS name WHERE to_regclass(name) IS NOT NULL"
+        return {name for (name,) in self.run(statement, [[TABLES, self.table]])}
 
     def create(self, meta: Meta) -> None:
         self.run(f"SELECT pg_advisory_xact_lock({LOCKS}, 0)")  # both of these are there once per database
@@ -157,7 +163,8 @@ class _PostgresSession(SqlSession):
         return f"id = ANY(CAST(? AS {'text' if self.meta.texts else 'bigint'}[]))"
 
     def listed(self, ids: NDArray[Any]) -> Any:
-        return ids.tolist()
+        # as text: the driver would convert a list anew for every query
+        return f"{{{','.join(map(_quoted if self.meta.texts else str, ids.tolist()))}}}"
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         stream = io.BytesIO()
@@ -198,6 +205,12 @@ class _PostgresSession(SqlSession):
         for place, exact in zip(few, super().nearest(codes[few], k, allowed), strict=True):
             found[place] = exact
         return found
+
+
+def _quoted(text: str) -> str:
+    """A text as an element of an array."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 # The binary format of COPY: a header, then per row the number of fields and each field after its size, then -1. It
