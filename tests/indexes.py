@@ -68,6 +68,7 @@ def filled(index, codes, ids):
 ENGINES = {
     "sqlite": in_engine("sqlite:///{folder}/codes.db", examples=30),
     "duckdb": in_engine("duckdb:///{folder}/codes.duckdb", examples=10),
+    "lance": in_engine("lance:///{folder}/codes.lance", examples=10),
     "faiss": in_engine("faiss:///{folder}/codes.faiss", examples=30),
     "postgres": in_server(servers.postgres, "table"),
 }

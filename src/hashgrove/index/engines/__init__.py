@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.duckdb import DuckdbIndex
 from hashgrove.index.engines.faiss import FaissIndex
+from hashgrove.index.engines.lance import LanceIndex
 from hashgrove.index.engines.postgres import PostgresIndex
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.engines.sqlite import SqliteIndex
@@ -21,6 +22,7 @@ __all__ = ["ENGINES", "Engine", "EngineError", "connect"]
 ENGINES: dict[str, type[Engine]] = {  # by the scheme of their URLs
     "sqlite": SqliteIndex,
     "duckdb": DuckdbIndex,
+    "lance": LanceIndex,
     "faiss": FaissIndex,
     "postgresql": PostgresIndex,
 }
