@@ -13,7 +13,21 @@ from hashgrove.cli.program import Program
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("demo", "features", "train", "info", "encode", "search", "evaluate", "index", "query", "datasets", "bench")
+COMMANDS = (
+    "demo",
+    "features",
+    "train",
+    "info",
+    "encode",
+    "search",
+    "evaluate",
+    "index",
+    "query",
+    "push",
+    "pull",
+    "datasets",
+    "bench",
+)
 
 
 @click.group(cls=Program, names=COMMANDS, invoke_without_command=True, context_settings={"max_content_width": 100})

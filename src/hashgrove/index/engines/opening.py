@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
+from hashgrove.index.engines.server import without_password
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.locking import lock_file
 from hashgrove.storage.formats import FileError
@@ -31,7 +32,7 @@ def file_path(url: SplitResult) -> str:
     if url.netloc or not path or "\0" in path:
         raise ValueError(
             f"The 'url' parameter must be {url.scheme}:///relative/path or {url.scheme}:////absolute/path. "
-            f"Got {url.geturl()!r} instead."
+            f"Got {without_password(url)!r} instead."
         )
     return path
 

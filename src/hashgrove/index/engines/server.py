@@ -42,11 +42,11 @@ class Server:
 
 
 def without_password(url: SplitResult) -> str:
-    """The URL as it may be shown.
+    """The URL as it may be shown. (``geturl`` would drop the empty host of a local path.)
 
     >>> from urllib.parse import urlsplit
     >>> without_password(urlsplit("postgresql://ann:secret@db.example/photos"))
     'postgresql://ann@db.example/photos'
     """
     account, at, host = url.netloc.rpartition("@")
-    return url._replace(netloc=account.partition(":")[0] + at + host).geturl()
+    return f"{url.scheme}://{account.partition(':')[0]}{at}{host}{url.path}"
