@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+import weakref
 from pathlib import Path
 
 import servers
@@ -48,13 +49,38 @@ def in_engine(url, *, examples):
     return make
 
 
-def in_server(url, name):
-    """A function that makes an index on a server, in a table of its own; ``name`` is what the engine calls that."""
+def in_postgres(codes=None, *, ids=None, model=None):
+    """Make an index in a new table on the PostgreSQL server."""
+    return filled(connect(servers.postgres(), model=model, table=f"t{uuid.uuid4().hex}"), codes, ids)
 
-    def make(codes=None, *, ids=None, model=None):
-        return filled(connect(url(), model=model, **{name: f"t{uuid.uuid4().hex}"}), codes, ids)
 
-    return make
+in_postgres.examples = 10
+
+
+def in_milvus(codes=None, *, ids=None, model=None):
+    """Make an index on the Milvus server, in a new collection, or in one that a test has left.
+
+    A new collection takes seconds, so those of indexes that are gone are emptied and used again for such items.
+    """
+    texts = ids is not None and len(ids) > 0 and isinstance(ids[0], str)
+    kind = None if codes is None else (codes.shape[1], texts, model)
+    name = LEFT[kind].pop() if LEFT.get(kind) else f"t{uuid.uuid4().hex}"
+    index = connect(servers.milvus(), model=model, collection=name)
+    if kind is None:
+        weakref.finalize(index, lambda: connect(servers.milvus(), collection=name)._client.drop_collection(name))
+    else:
+        weakref.finalize(index, _leave, kind, name)
+    return filled(index, codes, ids)
+
+
+def _leave(kind, name):
+    with connect(servers.milvus(), collection=name) as index:
+        index.remove(index.ids)
+    LEFT.setdefault(kind, []).append(name)
+
+
+LEFT = {}  # names of empty collections, by number of bytes, whether ids are texts, and model
+in_milvus.examples = 4
 
 
 def filled(index, codes, ids):
@@ -70,7 +96,8 @@ ENGINES = {
     "duckdb": in_engine("duckdb:///{folder}/codes.duckdb", examples=10),
     "lance": in_engine("lance:///{folder}/codes.lance", examples=10),
     "faiss": in_engine("faiss:///{folder}/codes.faiss", examples=30),
-    "postgres": in_server(servers.postgres, "table"),
+    "postgres": in_postgres,
+    "milvus": in_milvus,
 }
 
 

@@ -177,8 +177,8 @@ def keep_milvus(folder, owner):
     os.execvp(isolated[0], [*isolated, str(folder), str(owner), str(listener.fileno())])
 
 
-# Milvus checks at these intervals (in ms) whether a collection can be searched, and whether a search may begin. With its
-# own, a search takes 200 ms and a new collection 3 s.
+# At these intervals (in ms) Milvus checks whether a collection can be searched, and whether a search may begin. With
+# its own, a search takes 200 ms and a new collection 3 s.
 HASTE = {
     "PROXY_TIMETICKINTERVAL": "10",
     "QUERYCOORD_CHECKINTERVAL": "50",

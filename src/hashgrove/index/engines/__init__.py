@@ -12,6 +12,7 @@ from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.duckdb import DuckdbIndex
 from hashgrove.index.engines.faiss import FaissIndex
 from hashgrove.index.engines.lance import LanceIndex
+from hashgrove.index.engines.milvus import MilvusIndex
 from hashgrove.index.engines.postgres import PostgresIndex
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.engines.sqlite import SqliteIndex
@@ -25,6 +26,7 @@ ENGINES: dict[str, type[Engine]] = {  # by the scheme of their URLs
     "lance": LanceIndex,
     "faiss": FaissIndex,
     "postgresql": PostgresIndex,
+    "milvus": MilvusIndex,
 }
 
 
