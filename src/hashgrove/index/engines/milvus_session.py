@@ -23,6 +23,7 @@ MANY = 2**16  # answers that take longer than a page of codes
 MAX_REQUEST = 2**22  # bytes of a change: Milvus divides larger ones up into several messages
 LISTS, PROBES = 1024, 32
 INDEX = "code"
+NOT_FOUND = 100  # the code of the error that there is no such collection
 
 
 class MilvusSession(Session):
@@ -49,9 +50,12 @@ class MilvusSession(Session):
         self.meta = self._read_meta()
 
     def _read_meta(self) -> Meta:
-        if not self._client.has_collection(self._collection):
+        try:
+            facts = self._client.describe_collection(self._collection)
+        except self._library.MilvusException as error:
+            if error.code != NOT_FOUND:
+                raise
             return Meta()
-        facts = self._client.describe_collection(self._collection)
         fields = {field["name"]: field for field in facts["fields"]}
         try:
             known = json.loads(facts["description"])
