@@ -62,25 +62,23 @@ def in_milvus(codes=None, *, ids=None, model=None):
 
     A new collection takes seconds, so those of indexes that are gone are emptied and used again for such items.
     """
+    while GONE:
+        kind, name = GONE.pop()
+        with connect(servers.milvus(), collection=name) as index:
+            index.remove(index.ids)
+        LEFT.setdefault(kind, []).append(name)
     texts = ids is not None and len(ids) > 0 and isinstance(ids[0], str)
     kind = None if codes is None else (codes.shape[1], texts, model)
     name = LEFT[kind].pop() if LEFT.get(kind) else f"t{uuid.uuid4().hex}"
     index = connect(servers.milvus(), model=model, collection=name)
-    if kind is None:
-        weakref.finalize(index, lambda: connect(servers.milvus(), collection=name)._client.drop_collection(name))
-    else:
-        weakref.finalize(index, _leave, kind, name)
+    if kind is not None:
+        weakref.finalize(index, GONE.append, (kind, name))  # only noted: it may happen in the middle of anything
     return filled(index, codes, ids)
 
 
-def _leave(kind, name):
-    with connect(servers.milvus(), collection=name) as index:
-        index.remove(index.ids)
-    LEFT.setdefault(kind, []).append(name)
-
-
-LEFT = {}  # names of empty collections, by number of bytes, whether ids are texts, and model
-in_milvus.examples = 4
+GONE = []  # kind and name of the collections of indexes that are gone
+LEFT = {}  # names of empty collections by kind: number of bytes, whether ids are texts, and model
+in_milvus.examples = 3
 
 
 def filled(index, codes, ids):

@@ -19,7 +19,7 @@ FORMAT = 1
 MAX_FOUND = 16_384  # items per query, and ids per list: a limit of Milvus, and where a filter gets slow
 SPARE = 48  # items beyond k that are asked for, so that most ties need no second search
 MAX_ANSWER = 2**20  # items that one request may find, over all of its queries
-MANY = 2**16  # answers that take longer than a page of codes
+MANY = 2**14  # answers that take longer than a page of codes
 MAX_REQUEST = 2**22  # bytes of a change: Milvus divides larger ones up into several messages
 LISTS, PROBES = 1024, 32
 INDEX = "code"
@@ -173,7 +173,8 @@ class MilvusSession(Session):
     def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
         """Search for a few more than ``k``, and again for many more where items at the k-th distance go on there."""
         found: dict[int, Found] = {}
-        for limit in (min(k + SPARE, MAX_FOUND), MAX_FOUND):
+        most = min(self.count() + 1, MAX_FOUND)
+        for limit in (min(k + SPARE, most), most):
             missing = [place for place in range(len(codes)) if place not in found]
             if k > MAX_FOUND or not missing or self._is_quicker_here(len(missing) * limit, allowed):
                 break
@@ -186,12 +187,11 @@ class MilvusSession(Session):
     def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
         """Search for all that Milvus can return."""
         found: dict[int, Found] = {}
-        if not self._is_quicker_here(0, allowed):
-            answers = self._search(codes, MAX_FOUND, allowed, radius=radius + 1)  # Milvus excludes the radius itself
-            found = {place: answer for place, answer in enumerate(answers) if len(answer[0]) < MAX_FOUND}
-        return self._completed(
-            found, codes, lambda index, queries: index.search_radius(queries, radius, allowed=allowed)
-        )
+        limit = min(self.count() + 1, MAX_FOUND)
+        if not self._is_quicker_here(len(codes) * limit, allowed):
+            answers = self._search(codes, limit, allowed, radius=radius + 1)  # Milvus excludes the radius itself
+            found = {place: answer for place, answer in enumerate(answers) if len(answer[0]) < limit}
+        return self._completed(found, codes, lambda here, queries: here.search_radius(queries, radius, allowed=allowed))
 
     def _search(
         self, codes: NDArray[np.uint8], limit: int, allowed: NDArray[Any] | None, **bounds: int
