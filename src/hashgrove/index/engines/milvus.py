@@ -37,8 +37,9 @@ class MilvusIndex(Engine):
     the later one wins. A change that has returned is in the server's log of messages and survives the end of the server
     process; whether it survives the loss of power depends on how that log is set up.
 
-    **Limits.** Milvus returns at most 16,384 items per query. Where that is not enough, because ``k`` or ``allowed`` is
-    larger or more items are at the same distance, all codes are read and compared here: exact, but slow.
+    **Limits.** The smallest and the largest int64 are refused as ids, because Milvus does not find them again. Milvus
+    returns at most 16,384 items per query. Where that is not enough, because ``k`` or ``allowed`` is larger or more
+    items are at the same distance, all codes are read and compared here: exact, but slow.
 
     Options, in the URL or as parameters of `hashgrove.index.connect`:
 
@@ -97,11 +98,12 @@ class MilvusIndex(Engine):
     def _writing(self) -> Iterator[Session]:
         session = self._new_session()
         yield session
-        with self._turns.writing():
-            session.send()
+        session.send()
 
     def _new_session(self) -> MilvusSession:
-        return MilvusSession(self._client, self._library, self._collection, self._is_exact, self._largest)
+        return MilvusSession(
+            self._client, self._library, self._collection, self._is_exact, self._largest, self._turns.writing
+        )
 
     def close(self) -> None:
         """End the connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from hashgrove.index.engines.session import EngineError, Found, Meta, Session
 from hashgrove.index.flat import FlatIndex
-from hashgrove.index.ids import MAX_TEXT
+from hashgrove.index.ids import MAX_ID, MAX_TEXT
 
 __all__ = ["MilvusSession"]
 
@@ -39,9 +40,20 @@ class MilvusSession(Session):
         Whether all lists of BIN_IVF_FLAT are searched.
     largest : list
         Has the largest id as far as it is known. It is shared by all sessions of an index.
+    alone : function
+        Returns a context in which no other session of the index reads.
     """
 
-    def __init__(self, client: Any, library: Any, collection: str, is_exact: bool, largest: list[int]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        library: Any,
+        collection: str,
+        is_exact: bool,
+        largest: list[int],
+        alone: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._alone = alone
         self._client, self._library, self._collection = client, library, collection
         self._is_exact, self._largest = is_exact, largest
         self._count: int | None = None
@@ -71,6 +83,10 @@ class MilvusSession(Session):
 
     def create(self, meta: Meta) -> None:
         """Make an empty collection; before the number of bytes is known, there can be none."""
+        with self._alone():
+            self._create(meta)
+
+    def _create(self, meta: Meta) -> None:
         if self.meta.n_bytes is not None:
             self._client.drop_collection(self._collection)
         self.meta = meta
@@ -89,12 +105,15 @@ class MilvusSession(Session):
         schema.add_field("code", types.BINARY_VECTOR, dim=8 * meta.n_bytes)
         self._client.create_collection(self._collection, schema=schema, num_shards=1, consistency_level="Strong")
         self._largest.clear()
-        self.make_searchable()
+        self._load()
 
     def make_searchable(self) -> None:
         """Build the index of Milvus, if it is not there or not the one that is wanted, and load the collection."""
-        if self.meta.n_bytes is None:
-            return
+        if self.meta.n_bytes is not None:
+            with self._alone():
+                self._load()
+
+    def _load(self) -> None:
         found = self._client.describe_index(self._collection, INDEX)
         kind = found["index_type"] if found else None
         if kind is not None and kind != "BIN_IVF_FLAT" and not self._is_exact:
@@ -155,10 +174,19 @@ class MilvusSession(Session):
 
     def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
         """Note what `send` will add."""
+        lost = [] if self.meta.texts else [i for i in (int(ids[0]), int(ids[-1])) if not -MAX_ID <= i < MAX_ID]
+        if lost:
+            raise EngineError(
+                f"an id must be from {-MAX_ID} to {MAX_ID - 1}: Milvus loses others. Got {lost[0]} instead."
+            )
         self._added = codes, ids
 
     def send(self) -> None:
         """Write what was noted. A request adds items or gives them new codes, or it removes items."""
+        with self._alone():
+            self._send()
+
+    def _send(self) -> None:
         codes, ids = self._added or (np.empty((0, 1), np.uint8), self._removed[:0])
         size = max(1, MAX_REQUEST // (codes.shape[1] + ids.itemsize + 16))
         for start in range(0, len(ids), size):
