@@ -1,13 +1,16 @@
-"""A process that changes an index in a folder and says what has returned, for tests that kill it.
+"""A process that changes an index and says what has returned, for tests that kill it.
 
-``python tests/index_writer.py FOLDER SEED`` adds, removes, updates and compacts until it is killed. Before each change
-it prints the change, and after it has returned, ``done``. The code of an item is its id and a version.
+``python tests/index_writer.py PLACE SEED`` adds, removes, updates and compacts until it is killed; the place is a
+folder, or the URL of an engine. Before each change it prints the change, and after it has returned, ``done``. The code
+of an item is its id and a version. `killed` runs such a process, and says what the index may hold after its end.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import threading
 
 import numpy as np
 
@@ -20,14 +23,45 @@ def codes_of(ids, version):
     return rows.view(np.uint8).reshape(-1, 8)
 
 
+def content(index):
+    """The items of an index as a dictionary."""
+    return dict(zip(index.ids.tolist(), map(bytes, index.codes), strict=True))
+
+
+def changed(items, change):
+    """What a dictionary of items becomes by a change that the process prints."""
+    kind, ids, version = change
+    if kind in ("add", "update"):
+        return items | dict(zip(ids, map(bytes, codes_of(ids, version)), strict=True))
+    return {i: code for i, code in items.items() if i not in ids} if kind == "remove" else items
+
+
+def killed(place, items, *, seed, seconds):
+    """Kill a process some time after it has begun to change the ``items`` of an index; return what may be left."""
+    process = subprocess.Popen([sys.executable, __file__, place, str(seed)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    threading.Timer(seconds, process.kill).start()
+    lines = process.stdout.read().splitlines()
+    process.wait()
+    process.stdout.close()
+    possible = [items]
+    for line in lines:
+        if line == "done":
+            possible = possible[-1:]
+        elif line.endswith("]"):
+            possible = [possible[-1], changed(possible[-1], json.loads(line))]
+    return possible
+
+
 def main():
-    folder, seed = sys.argv[1], int(sys.argv[2])
+    place, seed = sys.argv[1], int(sys.argv[2])
     rng = np.random.default_rng(seed)
-    index = indexes.load(folder, writable=True)
+    index = indexes.connect(place) if "://" in place else indexes.load(place, writable=True)
+    kinds = ["add", "add", "remove", "update"] + ["compact"] * hasattr(index, "compact")
     print("ready", flush=True)
     for version in range(1, 10**6):
         known = index.ids
-        kind = rng.choice(["add", "add", "remove", "update", "compact"])
+        kind = rng.choice(kinds)
         chosen = rng.choice(known, min(len(known), 40), replace=False) if kind in ("remove", "update") else known[:0]
         if kind == "add":
             low = int(known[-1]) + 1 if len(known) and rng.random() < 0.7 else int(rng.integers(10**6, 10**9))

@@ -1,15 +1,20 @@
 """Every index that keeps the contract of `hashgrove.index.Index`. A new one is one line in `UNDER_TEST`.
 
 Each entry is a function with the parameters ``codes=None, *, ids=None, model=None`` that makes a new index with these
-items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry.
+items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry. If the function
+has the attribute ``examples``, property-based tests try that many examples. The attribute ``fails`` has the names of
+tests that must fail, because an engine cannot keep that point of the contract, each with the reason.
 """
 
 from __future__ import annotations
 
 import tempfile
+import uuid
+import weakref
 from pathlib import Path
 
-from hashgrove.index import INDEXES, MultiIndex
+import servers
+from hashgrove.index import INDEXES, FlatIndex, MultiIndex, connect
 
 
 class ByTables(MultiIndex):
@@ -30,14 +35,70 @@ def in_folder(index_class):
     def make(codes=None, *, ids=None, model=None):
         folder = Path(tempfile.mkdtemp(prefix="hashgrove-test-")) / "test.hgi"
         index_class(model=model).save(folder)
-        index = index_class.load(folder, writable=True)
-        if codes is not None:
-            index.add(codes, ids=ids)
-        elif ids is not None:
-            index_class(ids=ids)  # raises
-        return index
+        return filled(index_class.load(folder, writable=True), codes, ids)
 
     return make
+
+
+def in_engine(url, *, examples):
+    """A function that makes an index in an engine. The URL has ``{folder}`` where a new folder is to stand."""
+
+    def make(codes=None, *, ids=None, model=None):
+        return filled(connect(url.format(folder=tempfile.mkdtemp(prefix="hashgrove-test-")), model=model), codes, ids)
+
+    make.examples = examples
+    return make
+
+
+def in_postgres(codes=None, *, ids=None, model=None):
+    """Make an index in a new table on the PostgreSQL server."""
+    return filled(connect(servers.postgres(), model=model, table=f"t{uuid.uuid4().hex}"), codes, ids)
+
+
+in_postgres.examples = 10
+
+
+def in_milvus(codes=None, *, ids=None, model=None):
+    """Make an index on the Milvus server, in a new collection, or in one that a test has left.
+
+    A new collection takes seconds, so those of indexes that are gone are emptied and used again for such items.
+    """
+    while GONE:
+        kind, name = GONE.pop()
+        with connect(servers.milvus(), collection=name) as index:
+            index.remove(index.ids)
+        LEFT.setdefault(kind, []).append(name)
+    texts = ids is not None and len(ids) > 0 and isinstance(ids[0], str)
+    kind = None if codes is None else (codes.shape[1], texts, model)
+    name = LEFT[kind].pop() if LEFT.get(kind) else f"t{uuid.uuid4().hex}"
+    index = connect(servers.milvus(), model=model, collection=name)
+    if kind is not None:
+        weakref.finalize(index, GONE.append, (kind, name))  # only noted: it may happen in the middle of anything
+    return filled(index, codes, ids)
+
+
+GONE = []  # kind and name of the collections of indexes that are gone
+LEFT = {}  # names of empty collections by kind: number of bytes, whether ids are texts, and model
+in_milvus.examples = 3
+in_milvus.fails = {"test_ids_up_to_the_largest_int64": "Milvus does not find the largest int64 again, so it is refused"}
+
+
+def filled(index, codes, ids):
+    if codes is not None:
+        index.add(codes, ids=ids)
+    elif ids is not None:
+        FlatIndex(ids=ids)  # raises
+    return index
+
+
+ENGINES = {
+    "sqlite": in_engine("sqlite:///{folder}/codes.db", examples=30),
+    "duckdb": in_engine("duckdb:///{folder}/codes.duckdb", examples=10),
+    "lance": in_engine("lance:///{folder}/codes.lance", examples=10),
+    "faiss": in_engine("faiss:///{folder}/codes.faiss", examples=30),
+    "postgres": in_postgres,
+    "milvus": in_milvus,
+}
 
 
 UNDER_TEST = {
@@ -46,4 +107,5 @@ UNDER_TEST = {
     "multi by both": ByBoth,
     **{f"{name} in a folder": in_folder(index_class) for name, index_class in INDEXES.items()},
     "multi by tables in a folder": in_folder(ByTables),
+    **ENGINES,
 }

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 import tiny_onnx
 from hashgrove import Gist, ImageEncoder, OnnxFeatures, load
 from hashgrove import features as features_module
-from hashgrove.runtime.progress import image_progress
+from hashgrove.runtime.progress import show_count
 from test_cli import call, fails, run
 
 N = 60
@@ -189,7 +189,7 @@ def test_errors(here, capsys, arguments, code, match):
 
 def test_progress_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with image_progress(40) as show:
+    with show_count("images", 40) as show:
         show(10)
         show(40)
     assert "40/40" in capsys.readouterr().err

@@ -167,3 +167,18 @@ def test_encode_counts_distinct_codes_and_warns(capsys, folder):
     assert "Warning: the codes have collapsed: 50 items share 1 code" in err
     _, err = done(capsys, "encode", "model.hashgrove", "X.npy", "-o", "out.npy")
     assert "Warning" not in err
+
+
+def test_an_index_where_a_file_of_codes_is_expected(capsys, folder):
+    """`info`, `search` and `evaluate` take an index too, and its model encodes the queries."""
+    np.save("y.npy", DIGITS.target[:100])
+    np.save("yq.npy", DIGITS.target[100:120])
+    done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "-o", "X.hgi")
+    assert done(capsys, "info", "X.hgi", "--json") == done(capsys, "index", "info", "X.hgi", "--json")
+    by_codes = done(capsys, "search", "codes.npy", "Q.npy", "--model", "model.hashgrove", "-k", "3", "--json")
+    assert done(capsys, "search", "X.hgi", "Q.npy", "-k", "3", "--json") == by_codes
+    labels = ("--labels", "y.npy", "yq.npy", "--json")
+    by_codes = done(capsys, "evaluate", "codes.npy", "queries.npy", *labels)
+    assert done(capsys, "evaluate", "X.hgi", "Q.npy", *labels) == by_codes
+    fails(capsys, "evaluate", "X.hgi", "Q.npy", "--model", "other.hashgrove", *labels, code=1, match="different models")
+    fails(capsys, "search", "X.hgi", "Q.npy", "--radius", "2", "-k", "3", code=2, match="Give -k or --radius")

@@ -20,6 +20,15 @@ every_index = pytest.mark.parametrize("make", UNDER_TEST.values(), ids=UNDER_TES
 every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
 
 
+def on_examples(make, most, **strategies):
+    """Run the decorated function on examples of hypothesis: ``most`` of them, or as many as the index has time for."""
+
+    def run(check):
+        settings(deadline=None, max_examples=getattr(make, "examples", most))(given(**strategies)(check))()
+
+    return run
+
+
 def random_codes(n, n_bits, seed=0):
     return pack(np.random.default_rng(seed).random((n, n_bits)) < 0.5)
 
@@ -82,33 +91,33 @@ def assert_holds(index, items, queries, k, radius, allowed):
 
 
 @every_index
-@settings(deadline=None, max_examples=60)
-@given(data=st.data())
-def test_any_changes_leave_what_a_dictionary_would_hold(make, data):
-    ids = data.draw(st.sampled_from([INTEGERS, TEXTS]))
-    index, items = make(), {}
-    for _ in range(data.draw(st.integers(0, 6))):
-        change = data.draw(st.sampled_from(["add", "add", "remove", "update", "insert"]))
-        chosen, codes = draw_items(data, ids)
-        known = [i for i in chosen if i in items]
-        kept = np.array([i not in items for i in chosen], bool)
-        if change == "add":
-            index.add(codes[kept], ids=[i for i in chosen if i not in items])
-            items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if new}
-        elif change == "remove":
-            assert index.remove(chosen, missing_ok=True) == len(known)
-            items = {i: code for i, code in items.items() if i not in chosen}
-        elif change == "update":
-            index.update(codes[~kept], ids=known)
-            items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if not new}
-        else:
-            index.update(codes, ids=chosen, insert=True)
-            items |= dict(zip(chosen, codes.tolist(), strict=True))
-        for i in [*chosen, *items]:
-            assert (i in index) == (i in items)
-    _, queries = draw_items(data, ids)
-    allowed = data.draw(st.lists(ids, max_size=8))
-    assert_holds(index, items, queries, data.draw(st.integers(1, 20)), data.draw(st.integers(0, 26)), allowed)
+def test_any_changes_leave_what_a_dictionary_would_hold(make):
+    @on_examples(make, 60, data=st.data())
+    def check(data):
+        ids = data.draw(st.sampled_from([INTEGERS, TEXTS]))
+        index, items = make(), {}
+        for _ in range(data.draw(st.integers(0, 6))):
+            change = data.draw(st.sampled_from(["add", "add", "remove", "update", "insert"]))
+            chosen, codes = draw_items(data, ids)
+            known = [i for i in chosen if i in items]
+            kept = np.array([i not in items for i in chosen], bool)
+            if change == "add":
+                index.add(codes[kept], ids=[i for i in chosen if i not in items])
+                items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if new}
+            elif change == "remove":
+                assert index.remove(chosen, missing_ok=True) == len(known)
+                items = {i: code for i, code in items.items() if i not in chosen}
+            elif change == "update":
+                index.update(codes[~kept], ids=known)
+                items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if not new}
+            else:
+                index.update(codes, ids=chosen, insert=True)
+                items |= dict(zip(chosen, codes.tolist(), strict=True))
+            for i in [*chosen, *items]:
+                assert (i in index) == (i in items)
+        _, queries = draw_items(data, ids)
+        allowed = data.draw(st.lists(ids, max_size=8))
+        assert_holds(index, items, queries, data.draw(st.integers(1, 20)), data.draw(st.integers(0, 26)), allowed)
 
 
 @every_index
@@ -238,33 +247,37 @@ def test_the_registry_names_each_class_once():
 
 
 @every_index
-@settings(deadline=None, max_examples=60)
-@given(
-    n=st.integers(0, 60),
-    n_bits=st.sampled_from([1, 3, 9, 64, 130, 1024]),
-    k=st.integers(1, 70),
-    n_queries=st.integers(0, 3),
-    seed=st.integers(0, 1000),
-)
-def test_search_sorts_by_distance_and_then_id_without_padding(make, n, n_bits, k, n_queries, seed):
-    ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False) - 5
-    index = make(random_codes(n, n_bits, seed), ids=ids)
-    assert_nearest(index, random_codes(n_queries, n_bits, seed + 1), k)
+def test_search_sorts_by_distance_and_then_id_without_padding(make):
+    @on_examples(
+        make,
+        60,
+        n=st.integers(0, 60),
+        n_bits=st.sampled_from([1, 3, 9, 64, 130, 1024]),
+        k=st.integers(1, 70),
+        n_queries=st.integers(0, 3),
+        seed=st.integers(0, 1000),
+    )
+    def check(n, n_bits, k, n_queries, seed):
+        ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False) - 5
+        index = make(random_codes(n, n_bits, seed), ids=ids)
+        assert_nearest(index, random_codes(n_queries, n_bits, seed + 1), k)
 
 
 @every_index
-@settings(deadline=None, max_examples=40)
-@given(
-    n=st.integers(0, 50),
-    n_bits=st.sampled_from([1, 9, 64, 130]),
-    radius=st.integers(0, 140),
-    n_queries=st.integers(0, 40),
-    seed=st.integers(0, 1000),
-)
-def test_radius_is_inclusive_and_sorted(make, n, n_bits, radius, n_queries, seed):
-    ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False)
-    index = make(random_codes(n, n_bits, seed), ids=ids)
-    assert_within(index, random_codes(n_queries, n_bits, seed + 1), radius)
+def test_radius_is_inclusive_and_sorted(make):
+    @on_examples(
+        make,
+        40,
+        n=st.integers(0, 50),
+        n_bits=st.sampled_from([1, 9, 64, 130]),
+        radius=st.integers(0, 140),
+        n_queries=st.integers(0, 40),
+        seed=st.integers(0, 1000),
+    )
+    def check(n, n_bits, radius, n_queries, seed):
+        ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False)
+        index = make(random_codes(n, n_bits, seed), ids=ids)
+        assert_within(index, random_codes(n_queries, n_bits, seed + 1), radius)
 
 
 @every_index

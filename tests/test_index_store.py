@@ -22,7 +22,7 @@ from hashgrove.index import INDEXES, FlatIndex, MultiIndex, store
 from hashgrove.index.manifest import Manifest
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
-from index_writer import codes_of
+from index_writer import codes_of, content, killed
 
 WRITER = Path(__file__).with_name("index_writer.py")
 FORMAT_1 = Path(__file__).with_name("format1") / "flat.index"
@@ -38,39 +38,12 @@ def saved(path, n=100, make=FlatIndex, **options):
     return path
 
 
-def content(index):
-    return dict(zip(index.ids.tolist(), map(bytes, index.codes), strict=True))
-
-
-def changed(items, change):
-    """What a dictionary of items becomes by a change that `index_writer` prints."""
-    kind, ids, version = change
-    if kind in ("add", "update"):
-        return items | dict(zip(ids, map(bytes, codes_of(ids, version)), strict=True))
-    return {i: code for i, code in items.items() if i not in ids} if kind == "remove" else items
-
-
 @pytest.mark.parametrize("part", range(5))
 def test_what_has_returned_survives_a_kill(tmp_path, part):
     """Killed fifty times in all, in the middle of any change: everything before is there, and all or nothing of it."""
     folder, items, pauses = saved(tmp_path / "index", 0), {}, random.Random(part)
     for run in range(10):
-        process = subprocess.Popen(
-            [sys.executable, WRITER, folder, str(100 * part + run)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "ready\n"
-        deadline = time.monotonic() + pauses.uniform(0, 0.3)
-        threading.Timer(max(0, deadline - time.monotonic()), process.kill).start()
-        lines = process.stdout.read().splitlines()
-        process.wait()
-        process.stdout.close()
-        possible = [items]
-        for line in lines:
-            if line == "done":
-                possible = possible[-1:]
-            elif line.endswith("]"):
-                change = json.loads(line)
-                possible = [possible[-1], changed(possible[-1], change)]
+        possible = killed(folder, items, seed=100 * part + run, seconds=pauses.uniform(0, 0.3))
         with indexes.load(folder, writable=True) as index:
             found = content(index)
             assert found in possible

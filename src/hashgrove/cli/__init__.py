@@ -23,6 +23,8 @@ COMMANDS = (
     "evaluate",
     "index",
     "query",
+    "push",
+    "pull",
     "serve",
     "datasets",
     "bench",

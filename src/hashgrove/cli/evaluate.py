@@ -39,7 +39,8 @@ def evaluate(
     """Measure how well QUERIES find relevant CODES.
 
     An item is relevant to a query if both are of the same class or, for tags, if they share at least --min-shared
-    tags.
+    tags. CODES may also be an index: then its labels are in ascending order of its ids, and the model in it encodes
+    QUERIES if it holds one.
 
     \b
     Example:
@@ -47,11 +48,17 @@ def evaluate(
     """
     from hashgrove import FlatIndex
     from hashgrove import evaluate as measure
+    from hashgrove.cli.indexing import open_for_queries
     from hashgrove.cli.inputs import check_min_shared, read_database, read_rows_labels
     from hashgrove.cli.output import write_report
+    from hashgrove.index.manifest import is_index_folder
 
     chosen = settings.of("")
-    database, found = read_database(codes, queries, model, n_jobs=n_jobs)
+    if is_index_folder(codes):
+        opened, items = open_for_queries(codes, queries, model, n_jobs=n_jobs)
+        database, found = opened.codes, items.codes
+    else:
+        database, found = read_database(codes, queries, model, n_jobs=n_jobs)
     y_database = read_rows_labels(labels[0], rows=len(database), of=codes)
     y_query = read_rows_labels(labels[1], rows=len(found), of=queries)
     check_min_shared(chosen, y_database)

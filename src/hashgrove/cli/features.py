@@ -122,7 +122,7 @@ def _extract(
     options.refuse(not output.endswith(".npy"), f"--output must end in .npy. Got {output!r}.")
     from hashgrove.cli.images import names_file, read_image_input, usable_images, write_names
     from hashgrove.cli.inputs import check_output
-    from hashgrove.runtime.progress import image_progress
+    from hashgrove.runtime.progress import show_count
 
     check_output(output, inputs=(images, *inputs))
     if save is not None:
@@ -135,7 +135,7 @@ def _extract(
     if fit:
         extractor.fit(given)
     kept: list[int] = []
-    with image_progress(len(given)) as show:
+    with show_count("images", len(given)) as show:
 
         def note(numbers: Any, done: int) -> None:
             kept.extend(numbers.tolist())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hashgrove.features import ImageEncoder
 from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
-from hashgrove.runtime.progress import image_progress
+from hashgrove.runtime.progress import show_count
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.storage.matrices import read as read_array
@@ -24,7 +24,7 @@ __all__ = ["encode_images", "names_file", "read_image_input", "usable_images", "
 def encode_images(encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None) -> NDArray[np.uint8]:
     """Codes of images, with a progress bar if stderr is a terminal."""
     parts = []
-    with image_progress(len(images)) as show:
+    with show_count("images", len(images)) as show:
         for done, _, features in encoder.features.batches(images, n_jobs=n_jobs):
             parts.append(encoder.encoder.encode(features, n_jobs=n_jobs))
             show(done)

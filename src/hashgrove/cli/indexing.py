@@ -26,7 +26,7 @@ from hashgrove.index.folder import MODEL
 from hashgrove.index.manifest import is_index_folder
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.metrics import describe_codes
-from hashgrove.runtime.progress import image_progress
+from hashgrove.runtime.progress import show_count
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_matrix
 from hashgrove.web.pictures import remember_pictures
@@ -36,6 +36,7 @@ __all__ = [
     "add_items",
     "as_ids",
     "learn_from_images",
+    "open_for_queries",
     "read_items",
     "read_lines",
     "say_what_was_indexed",
@@ -105,11 +106,19 @@ def _encoded(encoder: Encoder | ImageEncoder, path: str, model: str, n_jobs: int
 
 def _image_features(extractor: FeatureExtractor, images: Any, n_jobs: int | None) -> NDArray[Any]:
     parts = []
-    with image_progress(len(images)) as show:
+    with show_count("images", len(images)) as show:
         for done, _, features in extractor.batches(images, n_jobs=n_jobs):
             parts.append(features)
             show(done)
     return np.concatenate(parts)
+
+
+def open_for_queries(folder: str, queries: str, model: str | None, *, n_jobs: int | None) -> tuple[MemoryIndex, Found]:
+    """An index, and queries that fit it: encoded by ``model``, or else by the model in the index."""
+    opened = indexes.load(folder)
+    found = read_items(queries, model or stored_model(folder), ids=None, n_jobs=n_jobs)
+    opened.search(found.codes[:0], 1, model=found.encoder)  # refuses wrong codes before anything is printed
+    return opened, found
 
 
 def learn_from_images(

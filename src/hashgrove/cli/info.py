@@ -18,12 +18,19 @@ def info(file: str, style: str | None) -> None:
     """Describe a FILE that hashgrove wrote.
 
     The file holds a model, an index or an extractor. Shows its kind, parameters, arrays and checksum. The arrays are
-    not loaded, so the checksum is not verified.
+    not loaded, so the checksum is not verified. If FILE is the folder of an index, this is `hashgrove index info`.
 
     \b
     Example:
       hashgrove info model.hashgrove
     """
+    from hashgrove.index.manifest import is_index_folder
+
+    if is_index_folder(file):
+        from hashgrove.cli.indexing import write_info
+
+        write_info(file, style=style)
+        return
     from hashgrove.cli.output import write_header
     from hashgrove.storage.modelfile import read_header
 

@@ -8,9 +8,8 @@ from typing import Any
 import click
 import numpy as np
 
-from hashgrove import index as indexes
 from hashgrove.cli import options
-from hashgrove.cli.indexing import Found, read_items, stored_model
+from hashgrove.cli.indexing import Found, open_for_queries
 from hashgrove.cli.output import write_hits
 from hashgrove.cli.page import write_page
 from hashgrove.index import FlatIndex, Rerank
@@ -38,9 +37,7 @@ def show_neighbours(
     ways = sum((radius is not None, rerank, margins))
     options.refuse(ways > 1, "Give one of --radius, --rerank and --margins.")
     options.refuse(radius is not None and options.was_given("k"), "Give -k or --radius, not both.")
-    opened = indexes.load(folder)
-    found = read_items(queries, model or stored_model(folder), ids=None, n_jobs=n_jobs)
-    opened.search(found.codes[:0], 1, model=found.encoder)  # refuses wrong codes before anything is printed
+    opened, found = open_for_queries(folder, queries, model, n_jobs=n_jobs)
     if (rerank or margins) and (found.features is None or found.encoder is None):
         raise FileError(f"{queries}: must be features or images for --rerank and --margins. Got codes.")
     hits: Iterable[tuple[int, Any, Any]] = _hits(

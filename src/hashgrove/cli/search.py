@@ -40,7 +40,8 @@ def search(
 ) -> None:
     """Find the nearest CODES for each query.
 
-    Results are sorted by distance and then by id. An id is a row number of CODES, from 0.
+    Results are sorted by distance and then by id. An id is a row number of CODES, from 0. CODES may also be an index,
+    which has its own ids, and whose model encodes QUERIES if it holds one; `hashgrove index search` offers more.
 
     \b
     Example:
@@ -50,7 +51,14 @@ def search(
     from hashgrove import FlatIndex
     from hashgrove.cli.inputs import read_database
     from hashgrove.cli.output import write_hits
+    from hashgrove.index.manifest import is_index_folder
 
+    if is_index_folder(codes):
+        from hashgrove.cli.neighbours import show_neighbours
+
+        how = {"k": k, "radius": radius, "style": style, "n_jobs": n_jobs}
+        show_neighbours(codes, queries, model, **how, rerank=False, margins=False, html=None)  # type: ignore[arg-type]
+        return
     database, found = read_database(codes, queries, model, n_jobs=n_jobs)
     index = FlatIndex(database)
     depth = len(index) if radius is not None else min(k, len(index))

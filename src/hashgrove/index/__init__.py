@@ -1,4 +1,7 @@
-"""Search of packed codes by Hamming distance. `Index` states the contract of every index; `INDEXES` lists them."""
+"""Search of packed codes by Hamming distance. `Index` states the contract of every index; `INDEXES` lists them.
+
+`connect` opens indexes in databases and other engines; `hashgrove.index.engines.ENGINES` lists these.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from hashgrove.codes import check_codes
 from hashgrove.index.base import Index
+from hashgrove.index.engines import connect
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.manifest import Manifest, is_index_folder
 from hashgrove.index.memory import MemoryIndex
@@ -17,7 +21,18 @@ from hashgrove.index.rerank import Int8Rows, Rerank
 from hashgrove.runtime.parameters import Integer
 from hashgrove.storage import modelfile
 
-__all__ = ["INDEXES", "FlatIndex", "Index", "Int8Rows", "MultiIndex", "RadiusChoice", "Rerank", "build", "load"]
+__all__ = [
+    "INDEXES",
+    "FlatIndex",
+    "Index",
+    "Int8Rows",
+    "MultiIndex",
+    "RadiusChoice",
+    "Rerank",
+    "build",
+    "connect",
+    "load",
+]
 
 INDEXES: dict[str, type[MemoryIndex]] = {"flat": FlatIndex, "multi": MultiIndex}
 

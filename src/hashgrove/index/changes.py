@@ -37,7 +37,7 @@ class Changes(Hooks):
         >>> index.ids, index.codes.tolist()
         (array([10, 20]), [[2], [1]])
         """
-        with self._changing:
+        with self._exclusively():
             codes, ids = self._check_items(codes, ids, model)
             known = ids[self._known(ids)]
             if len(known):
@@ -72,7 +72,7 @@ class Changes(Hooks):
         """
         Flag().check("missing_ok", missing_ok)
         wanted = np.unique(check_ids(ids))
-        with self._changing:
+        with self._exclusively():
             known = self._known(wanted)
             if not missing_ok:
                 _refuse_missing(wanted[~known])
@@ -101,7 +101,7 @@ class Changes(Hooks):
         [[7], [2]]
         """
         Flag().check("insert", insert)
-        with self._changing:
+        with self._exclusively():
             codes, new = self._check_items(codes, ids, model)
             known = self._known(new)
             if not insert:

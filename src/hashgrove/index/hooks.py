@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import check_codes
 from hashgrove.runtime.threads import available_threads
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "digest_of"]
 
 
 class Hooks(ABC):
@@ -28,7 +29,7 @@ class Hooks(ABC):
 
     def __init__(self, *, model: Any = None) -> None:
         self._changing = threading.Lock()
-        self._model = _digest(model)
+        self._model = digest_of(model)
 
     @abstractmethod
     def __len__(self) -> int:
@@ -52,8 +53,12 @@ class Hooks(ABC):
         """Remove the items with the ids ``removed``, and add ``codes`` with ``ids``, in one step.
 
         Both arrays of ids are ascending and without duplicates. All of ``removed`` are in the index; none of ``ids``
-        is, unless it is among ``removed``. No other change runs at the same time.
+        is, unless it is among ``removed``. It is called inside `_exclusively`.
         """
+
+    def _exclusively(self) -> AbstractContextManager[Any]:
+        """What surrounds a change, with all that it reads before: no other change runs at the same time."""
+        return self._changing
 
     @abstractmethod
     def _search(
@@ -83,7 +88,7 @@ class Hooks(ABC):
         return self._model
 
     def _check_model(self, model: Any) -> None:
-        digest = _digest(model)
+        digest = digest_of(model)
         if digest is not None and self._model is not None and digest != self._model:
             raise ValueError(
                 f"The 'model' parameter must be the model of the index, {self._model[:12]}. Got {digest[:12]} instead: "
@@ -96,7 +101,8 @@ class Hooks(ABC):
         return check_codes(codes, n_bytes=self.n_bytes)
 
 
-def _digest(model: Any) -> str | None:
+def digest_of(model: Any) -> str | None:
+    """The digest of a model, which may be a digest already; None if there is no model."""
     if model is None or isinstance(model, str):
         return model
     digest = getattr(model, "digest", None)

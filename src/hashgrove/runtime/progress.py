@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["image_progress", "report_download", "report_iterations", "report_progress", "report_runs"]
+__all__ = ["report_download", "report_iterations", "report_progress", "report_runs", "show_count"]
 
 SECONDS_PER_LINE = 5.0  # between two lines about a download, where stderr is not a terminal
 
@@ -64,13 +64,13 @@ def report_iterations(what: str, n_iter: int, *, verbose: int) -> Iterator[Calla
 
 
 @contextmanager
-def image_progress(n_images: int) -> Iterator[Callable[[int], None]]:
-    """Give a callback for the number of images done: it draws a progress bar on a terminal and nothing elsewhere."""
+def show_count(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give a callback for how many are done, of images for example: a progress bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
-    with _progress("images") as progress:
-        task = progress.add_task("images", total=n_images, figures="")
+    with _progress(what) as progress:
+        task = progress.add_task(what, total=total, figures="")
         yield lambda done: progress.update(task, completed=done)
 
 

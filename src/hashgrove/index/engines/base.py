@@ -1,0 +1,241 @@
+"""`Engine`: the contract of an index, kept by items that live in a database or in the files of another library."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar, NoReturn
+from urllib.parse import SplitResult
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.codes import MAX_BITS
+from hashgrove.index.base import Index
+from hashgrove.index.engines.server import without_password
+from hashgrove.index.engines.session import EngineError, Meta, Session
+from hashgrove.index.hooks import digest_of
+from hashgrove.runtime.parameters import Constraint, Integer
+
+__all__ = ["Engine"]
+
+
+class Engine(Index):
+    """An index whose items live in a database or in the files of another library; `Index` states its contract.
+
+    `hashgrove.index.connect` makes one. It may be used by several threads. ``n_jobs`` has no effect: an engine uses the
+    threads that it is set up to use.
+
+    A new engine is a subclass with the abstract methods below and `close`, a `Session`, and one line in
+    `hashgrove.index.engines.ENGINES`.
+
+    Parameters
+    ----------
+    url : SplitResult
+        Where the items are, without options.
+    n_bits, model, create
+        As for `connect`.
+    **options
+        As `options` declares them, checked; `_start` gets them.
+
+    Attributes
+    ----------
+    place : str
+        What error messages call the place of the items: the URL, without passwords.
+    """
+
+    extra: ClassVar[str]  # what to install: hashgrove[extra]
+    options: ClassVar[Mapping[str, Constraint]] = {}
+
+    def __init__(
+        self, url: SplitResult, *, n_bits: int | None = None, model: Any = None, create: bool = True, **options: Any
+    ) -> None:
+        super().__init__()
+        self.place = without_password(url)
+        self._own = threading.local()  # .session: the transaction of the change that a thread is making
+        self._n_bytes: int | None = None
+        self._ready = False  # whether something has been stored, if only what the first items will be
+        self._start(url, options, create)
+        try:
+            self._agree(n_bits, model, create)
+        except BaseException:
+            self.close()
+            raise
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(f"{self.place}: a connection cannot be copied or sent to another process; connect there")
+
+    @abstractmethod
+    def _start(self, url: SplitResult, options: Mapping[str, Any], create: bool) -> None:
+        """Import the engine's library and keep what is needed to open transactions."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Session]:
+        """A transaction in which nothing is written. Several threads may read at the same time."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Session]:
+        """A transaction that is committed when the block ends, durably, and rolled back if it raises an error."""
+
+    @abstractmethod
+    def _failures(self) -> tuple[type[Exception], ...]:
+        """The types of the errors that the engine's library raises."""
+
+    def _said(self, error: Exception) -> str:
+        """What such an error says, for people."""
+        return str(error)
+
+    def _agree(self, n_bits: int | None, model: Any, create: bool) -> None:
+        """Check what is stored against what the user expects, or store it if the place is new."""
+        Integer(1, MAX_BITS, or_none=True).check("n_bits", n_bits)
+        with self._session() as session:
+            wanted = self._expected(session, n_bits, model)
+            if not create and session.meta == Meta():
+                raise EngineError(f"{self.place}: must have items that hashgrove has stored. There are none.")
+            agreed = session.meta == wanted != Meta()
+        if not agreed:
+            with self._exclusively(), self._session() as session:
+                wanted = self._expected(session, n_bits, model)  # another process may have been here meanwhile
+                if session.meta == Meta() or session.meta != wanted:
+                    session.create(wanted)
+        self._model, self._ready = wanted.model, True
+
+    def _expected(self, session: Session, n_bits: int | None, model: Any) -> Meta:
+        """What is stored, with what the user adds to it."""
+        stored, n_bytes = session.meta, None if n_bits is None else -(-int(n_bits) // 8)
+        if n_bytes is not None and stored.n_bytes not in (None, n_bytes):
+            raise ValueError(
+                f"The 'n_bits' parameter must be that of the items at {self.place}, which have {stored.n_bytes} bytes "
+                f"per code. Got {n_bits} instead."
+            )
+        self._model = stored.model
+        self._check_model(model)
+        if model is not None and stored.model is None and stored.n_bytes is not None and session.count():
+            raise EngineError(f"{self.place}: the items were stored without a model, so 'model' must be left out.")
+        return replace(stored, n_bytes=stored.n_bytes or n_bytes, model=stored.model or digest_of(model))
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """The transaction of the change that this thread is making; otherwise a new one, for reading."""
+        current = getattr(self._own, "session", None)
+        if current is not None:
+            yield current
+            return
+        with self._one_line_errors(), self._reading() as session:
+            yield session
+
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        with self._changing, self._one_line_errors(), self._writing() as session:
+            self._own.session = session
+            try:
+                yield
+            finally:
+                self._own.session = None
+
+    @contextmanager
+    def _one_line_errors(self) -> Iterator[None]:
+        failures: tuple[type[Exception], ...] = (EngineError, *self._failures())
+        try:
+            yield
+        except failures as error:
+            said = " ".join(self._said(error).split()) or type(error).__name__
+            raise EngineError(f"{self.place}: {said.removeprefix(f'{self.place}: ')}") from error
+
+    def __len__(self) -> int:
+        with self._session() as session:
+            return 0 if session.meta.n_bytes is None else session.count()
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Number of bytes per code; None before the first codes are added."""
+        if self._n_bytes is None:
+            with self._session() as session:
+                self._n_bytes = session.meta.n_bytes
+        return self._n_bytes
+
+    def _contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        with self._session() as session:
+            if session.meta.n_bytes is None:
+                ids, codes = np.empty(0, np.int64), np.empty((0, 0), np.uint8)
+            else:
+                ids, codes = session.contents()
+        for array in (ids, codes):
+            array.flags.writeable = False
+        return ids, codes
+
+    def _known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
+        with self._session() as session:
+            if session.meta.n_bytes is None or len(ids) == 0 or not _same_kind(session.meta, ids):
+                return np.zeros(len(ids), np.bool_)
+            return session.known(ids)
+
+    def _has_texts(self) -> bool | None:
+        with self._session() as session:
+            empty = session.meta.n_bytes is None or session.count() == 0
+            return None if empty else session.meta.texts
+
+    def _largest_id(self) -> int:
+        with self._session() as session:
+            largest = None if session.meta.n_bytes is None or session.meta.texts else session.largest()
+        return -1 if largest is None else largest
+
+    def _change(self, codes: NDArray[np.uint8], ids: NDArray[Any], removed: NDArray[Any]) -> None:
+        with self._session() as session:
+            if len(removed):
+                session.delete(removed)
+            texts = ids.dtype.kind == "U" if len(ids) else session.meta.texts
+            wanted = replace(session.meta, n_bytes=session.meta.n_bytes or codes.shape[1] or None, texts=texts)
+            if wanted != session.meta:
+                session.create(wanted)
+            if len(ids):
+                session.insert(codes, ids)
+
+    def _search(
+        self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
+    ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+        with self._session() as session:
+            only, n_items = _allowed_ids(session, allowed)
+            k = min(k, n_items)
+            found = session.nearest(codes, k, only) if k and len(codes) else []
+            kind = np.dtype(np.str_ if session.meta.texts else np.int64)
+        if not found:
+            return np.empty((len(codes), k), np.uint16), np.empty((len(codes), k), kind)
+        return np.stack([d for d, _ in found]).astype(np.uint16), np.stack([ids for _, ids in found])
+
+    def _search_radius(
+        self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None, n_jobs: int | None
+    ) -> tuple[list[NDArray[np.uint16]], list[NDArray[Any]]]:
+        with self._session() as session:
+            only, n_items = _allowed_ids(session, allowed)
+            if n_items:
+                found = session.within(codes, min(radius, MAX_BITS), only)
+            else:
+                found = [(np.empty(0), np.empty(0, np.str_ if session.meta.texts else np.int64)) for _ in codes]
+        return [d.astype(np.uint16) for d, _ in found], [ids for _, ids in found]
+
+
+def _same_kind(meta: Meta, ids: NDArray[Any]) -> bool:
+    return meta.texts == (ids.dtype.kind == "U")
+
+
+def _allowed_ids(session: Session, allowed: NDArray[Any] | None) -> tuple[NDArray[Any] | None, int]:
+    """The ids that a search may find, ascending (None for all), and how many items that are."""
+    n_items = 0 if session.meta.n_bytes is None else session.count()
+    if allowed is None:
+        return None, n_items
+    if allowed.dtype != np.bool_:
+        if n_items == 0 or len(allowed) == 0 or not _same_kind(session.meta, allowed):
+            return allowed[:0], 0
+        stored = allowed[session.known(allowed)]
+        return stored, len(stored)
+    if len(allowed) != n_items:
+        raise ValueError(
+            f"The 'allowed' parameter must have {n_items} entries, one per item, if it is a mask. "
+            f"Got {len(allowed)} instead."
+        )
+    chosen = session.contents()[0][allowed] if n_items else np.empty(0, np.int64)
+    return chosen, len(chosen)

@@ -1,0 +1,92 @@
+"""`Session`: what an engine implements, the reading and writing of items inside one transaction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EngineError", "Found", "Meta", "Session"]
+
+Found = tuple[NDArray[Any], NDArray[Any]]  # distances and ids of one query
+
+
+class EngineError(ValueError):
+    """What an engine could not do, in one line that begins with the place of the items."""
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What is stored about the items, beside them.
+
+    Attributes
+    ----------
+    n_bytes : int or None
+        Number of bytes per code; None before the first codes are added, and then there are no items.
+    texts : bool
+        Whether ids are texts. It may change while there are no items.
+    model : str or None
+        Digest of the model that made the codes; None if it is not known.
+    """
+
+    n_bytes: int | None = None
+    texts: bool = False
+    model: str | None = None
+
+
+class Session(ABC):
+    """A transaction of an engine. What is read in it is of one moment; what is written in it is written as a whole.
+
+    Arguments have been checked. Ids are int64 or str, as ``self.meta`` says. Apart from `create`, methods are called
+    only if ``self.meta.n_bytes`` is not None.
+    """
+
+    meta: Meta
+
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes per code."""
+        assert self.meta.n_bytes is not None
+        return self.meta.n_bytes
+
+    @abstractmethod
+    def create(self, meta: Meta) -> None:
+        """Store ``meta`` in place of the present one, and make room for such items. There are no items now."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of items."""
+
+    @abstractmethod
+    def largest(self) -> int | None:
+        """The largest id, if ids are integers; None if there are no items."""
+
+    @abstractmethod
+    def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of these ids, without duplicates, are stored."""
+
+    @abstractmethod
+    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """All ids, ascending, and the codes in this order."""
+
+    @abstractmethod
+    def delete(self, ids: NDArray[Any]) -> None:
+        """Remove items, all of which are stored."""
+
+    @abstractmethod
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
+        """Add items, none of which is stored."""
+
+    @abstractmethod
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+        """The ``k`` nearest items of each query, sorted by distance and then by id; all of them if there are fewer.
+
+        ``allowed`` are ascending ids, of which some may not be stored, or None for all items.
+        """
+
+    @abstractmethod
+    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
+        """All items at a distance of at most ``radius``, sorted by distance and then by id; ``allowed`` as above."""
