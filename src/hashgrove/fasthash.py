@@ -92,7 +92,7 @@ class FastHash(SupervisedHasher):
     encoder_ : Encoder
         The learned hash functions.
     history_ : list of BitRecord
-        One record per learned bit.
+        One record per learned bit. Without ``stagewise``, the objective is that of the inferred bits.
     hash_function_ : Learner
         The hash function that was used: what ``"auto"`` chose, or the one given.
     generic_bits_ : int

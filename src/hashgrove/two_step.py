@@ -120,10 +120,14 @@ class TwoStep:
             encoder, bit = self.learner.learn(data, z, weights, stream)  # Step 2
             ended = time.perf_counter()
             seen = bit if self.stagewise else z
+            tables = losses.loss_tables(self.loss, r + 1)
+            before = distances.mean(*tables)
             distances.add_bit(seen)  # in Algorithm 1, the real output feeds the next bit
             record = BitRecord(
                 bit=r,
-                objective=distances.mean(*losses.loss_tables(self.loss, r + 1)),
+                objective=distances.mean(*tables),
+                objective_before=before,
+                objective_of="learned bits" if self.stagewise else "inferred bits",
                 training_error=float((bit != z).mean()),
                 ones=float((bit > 0).mean()),
                 seconds_inference=ended_inference - started,
