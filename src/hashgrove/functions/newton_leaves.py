@@ -195,7 +195,7 @@ def _best_of_small(small, n, lanes, totals, node, group, regularisation, min_hal
         if bins[q, :n].min() > 0:  # then threshold 0 has nothing on its left
             gain = _split_gain(0, totals[node], regularisation, min_half, 0.0)
             if gain > best or (gain == best and threshold > 0):
-                best, lane, threshold, left = gain, q, 0, 0
+                best, lane, threshold, left = gain, q, np.int64(0), np.int64(0)
         for t in range(n):
             gains[t] = _split_gain(sums[q, t], totals[node], regularisation, min_half, 0.0)
         for t in range(n):

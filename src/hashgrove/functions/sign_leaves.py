@@ -124,7 +124,7 @@ def _best_of_small(small, n, lanes, totals, node, group, stumps):
     # the lowest threshold with this gain; threshold 0 may have nothing on its left
     threshold, left = np.int64(256), np.int64(0)
     if abs(total) == best and bins[lane, :n].min() > 0:
-        threshold = 0
+        threshold = np.int64(0)
     for t in range(n):
         if bins[lane, t] < threshold and abs(2 * np.int64(sums[lane, t]) - total) == best:
             threshold, left = np.int64(bins[lane, t]), np.int64(sums[lane, t])
