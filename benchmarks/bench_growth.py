@@ -16,6 +16,7 @@ N_CLASSES = 10
 BASE = {"points": 5000, "bits": 16, "features": 512, "depth": 4}
 TREES = 10
 SHARE_OF_FEATURES = 0.1
+SHALLOW, DEEP = 6, 16  # depths whose times are compared
 
 # axis -> (values, differences from BASE that keep the largest fit short)
 AXES: dict[str, tuple[Sequence[int], dict[str, int]]] = {
@@ -61,6 +62,9 @@ def growth(axis: str, values: Sequence[int], fixed: dict[str, int]) -> Contest:
         "fitted exponent": round(float(slope), 3),
         "exponent of the last step": round(float(tail), 3),
     }
+    if {SHALLOW, DEEP} <= set(values) and axis == "depth":
+        ratio = seconds[values.index(DEEP)] / seconds[values.index(SHALLOW)]
+        facts[f"depth {DEEP} takes, times depth {SHALLOW}"] = round(ratio, 2)
     return Contest(entries, facts=facts)
 
 

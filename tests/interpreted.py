@@ -218,6 +218,7 @@ COMPUTATIONS = {
     "search weighted": lambda: [*FlatIndex(CODES).search_weighted(CODES[:2], np.arange(144.0).reshape(2, 72), 5)],
     "measures of classes": lambda: measure(CLASSES),
     "measures by id": lambda: measure(CLASSES, ties="id"),
+    "measures of the first items": lambda: measure(CLASSES, depth=20, normalise="retrieved"),
     "measures without self": lambda: measure(CLASSES, len(CODES), exclude_self=True),
     "measures of tags": lambda: measure(MARKS, min_shared=17),
     "measures weighted": lambda: measure(CLASSES, weights=np.ones((5, 72))),

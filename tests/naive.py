@@ -104,10 +104,22 @@ def first_alive(numbers, starts, order, alive, firsts):
     return firsts
 
 
-def average_precision(relevant):
-    """Average precision of one ranking, given as booleans from first to last; None if no item is relevant."""
-    precisions = [sum(relevant[: i + 1]) / (i + 1) for i in range(len(relevant)) if relevant[i]]
-    return sum(precisions) / len(precisions) if precisions else None
+def average_precision(relevant, *, depth=None, normalise="relevant"):
+    """Average precision of one ranking, given as booleans from first to last; None if no item is relevant.
+
+    With a depth only the first items count, and the sum is divided by all relevant items or by those among the first.
+    """
+    if not any(relevant):
+        return None
+    first = relevant[:depth]
+    precisions = [sum(first[: i + 1]) / (i + 1) for i in range(len(first)) if first[i]]
+    return sum(precisions) / max(1, sum(relevant if normalise == "relevant" else first))
+
+
+def recall_at_ranks(relevant, depth):
+    """Recall and precision of the first 1, 2, ... items of one ranking, given as booleans from first to last."""
+    ranks = range(1, min(depth, len(relevant)) + 1)
+    return [sum(relevant[:i]) / sum(relevant) for i in ranks], [sum(relevant[:i]) / i for i in ranks]
 
 
 def tie_orders(distances, relevant):

@@ -122,7 +122,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         small(4).fit(X, Y, checkpoint=tmp_path / "run")
 
 
-RECORD = {"bit": 0, "objective": 1.0, "training_error": 0.1, "ones": 0.5, "seconds_inference": 1, "seconds_learning": 1}
+RECORD = {
+    "bit": 0, "objective": 1.0, "objective_before": 1.0, "objective_of": "learned bits", "training_error": 0.1,
+    "ones": 0.5, "seconds_inference": 1, "seconds_learning": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

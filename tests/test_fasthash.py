@@ -112,8 +112,12 @@ def test_the_real_output_feeds_the_next_bit(digits):
     off_diagonal = ~np.eye(len(y), dtype=bool)
     objective = ((Y - bits @ bits.T / 6) ** 2)[off_diagonal].mean()
     assert hasher.history_[-1].objective == pytest.approx(objective)
+    assert hasher.history_[-1].objective_of == "learned bits"
+    before = ((Y - (bits[:, :5] @ bits[:, :5].T + 1) / 6) ** 2)[off_diagonal].mean()  # the last bit is equal
+    assert hasher.history_[-1].objective_before == pytest.approx(before)
     inferred = small(6, loss="ksh", n_similar=None, n_dissimilar=None, stagewise=False).fit(X, y)
     assert inferred.history_[-1].objective < objective, "inferred codes have no error of a learner in them"
+    assert inferred.history_[-1].objective_of == "inferred bits"
 
 
 def test_warm_start_equals_one_fit(digits, tmp_path):

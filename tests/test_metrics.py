@@ -132,6 +132,76 @@ def test_report_of_tags_agrees_with_the_definitions(n, n_tags, min_shared, form,
     assert (report.knn, report.labels, report.min_shared) == (None, "tags", min_shared)
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    n=st.integers(2, 6),
+    n_bits=st.sampled_from([1, 2, 9]),
+    depth=st.integers(1, 8),
+    normalise=st.sampled_from(["relevant", "retrieved"]),
+    ties=st.sampled_from(["expected", "id"]),
+    exclude_self=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_measures_of_the_first_items_agree_with_the_definitions(n, n_bits, depth, normalise, ties, exclude_self, seed):
+    rng = np.random.default_rng(seed)
+    database = random_codes(n, n_bits, seed)
+    n_queries = n if exclude_self else 3
+    queries = database if exclude_self else random_codes(n_queries, n_bits, seed + 1)
+    y_database, y_query = rng.integers(0, 3, n), rng.integers(0, 3, n_queries)
+    y_query[0] = y_database[-1]
+    relevant = y_query[:, None] == y_database
+    report = evaluate(
+        database, queries, y_query, y_database,
+        k=3, ties=ties, exclude_self=exclude_self, depth=depth, normalise=normalise,
+    )  # fmt: skip
+    averages, precisions, curves = [], [], []
+    for distances, marks, _ in rankings(queries, database, relevant, exclude_self):
+        if any(marks):
+            orders = naive.tie_orders(distances, marks) if ties == "expected" else [by_id(distances, marks)]
+            parts = {"depth": depth, "normalise": normalise}
+            averages.append(np.mean([naive.average_precision(order, **parts) for order in orders]))
+            precisions.append(np.mean([np.mean(order[: min(3, depth)]) for order in orders]))
+            curves.append(np.mean([naive.recall_at_ranks(order, depth) for order in orders], axis=0))
+    recall, precision = np.mean(curves, axis=0)
+    area = recall[0] * precision[0] + np.sum(np.diff(recall) * (precision[1:] + precision[:-1]) / 2)
+    assert isclose(report.map, np.mean(averages), rel_tol=1e-12, abs_tol=1e-15)
+    assert isclose(report.precision_at_k, np.mean(precisions), rel_tol=1e-12, abs_tol=1e-15)
+    assert isclose(report.pr_area, area, rel_tol=1e-12, abs_tol=1e-15)
+    np.testing.assert_allclose(report.recall, recall)
+    np.testing.assert_allclose(report.precision, precision)
+    assert report.radii is None
+    assert report.precision_depths[-1] == min(depth, n - exclude_self)
+
+
+@pytest.mark.parametrize("normalise", ["relevant", "retrieved"])
+def test_a_large_group_of_ties_that_is_cut_has_the_mean_of_random_orders(normalise):
+    rng = np.random.default_rng(0)
+    totals, relevant = np.array([[300, 0, 5000, 40]]), np.array([[120, 0, 900, 30]])
+    found = expected_average_precision(totals, relevant, depth=1100, normalise=normalise)
+    groups = [np.arange(n) < r for n, r in zip(totals[0], relevant[0], strict=True)]
+    drawn = []
+    for _ in range(2000):
+        marks = np.concatenate([rng.permutation(group) for group in groups])[:1100]
+        precisions = (marks.cumsum() / np.arange(1, 1101))[marks]
+        drawn.append(precisions.sum() / (marks.sum() if normalise == "retrieved" else relevant.sum()))
+    assert abs(found[0] - np.mean(drawn)) < 5 * np.std(drawn) / np.sqrt(len(drawn))
+    assert np.std(drawn) > 0
+
+
+def test_protocols_are_names_of_a_depth_and_a_divisor():
+    codes, y = clustered(300)
+    named = evaluate(codes, codes, y, y, protocol="fasthash-paper")
+    spelled = evaluate(codes, codes, y, y, depth=10_000, normalise="retrieved")
+    assert named.protocol == spelled.protocol == named.to_dict()["protocol"] == "fasthash-paper"
+    assert named.map == spelled.map
+    assert "first 10,000 items" in str(named)
+    assert "fasthash-paper" in str(named)
+    full = evaluate(codes, codes, y, y)
+    assert full.protocol == "full-ranking"
+    assert named.map == pytest.approx(full.map), "all items are among the first 10,000"
+    assert evaluate(codes, codes, y, y, depth=7).protocol is None
+
+
 def clustered(n, n_bits=16, seed=0):
     """Codes around four centres, with many ties, and their classes."""
     rng = np.random.default_rng(seed)
@@ -429,6 +499,10 @@ TAGS = np.ones((4, 3), int)
         ({"min_shared": 0}, "'min_shared' parameter must be an integer of at least 1. Got 0"),
         ({"exclude_self": 1}, "'exclude_self' parameter must be True or False. Got 1"),
         ({"n_jobs": 0}, "'n_jobs' parameter"),
+        ({"depth": 0}, "'depth' parameter must be an integer of at least 1 or None. Got 0"),
+        ({"normalise": "all"}, r"'normalise' parameter must be one of \['relevant', 'retrieved'\]. Got 'all'"),
+        ({"protocol": "paper"}, "'protocol' parameter must be one of .* Got 'paper'"),
+        ({"protocol": "fasthash-paper", "depth": 5}, "'protocol' parameter must be None if depth .* depth=5"),
         ({"database": CODES.astype(int)}, "'database' parameter must be packed codes of dtype uint8.* Got int64"),
         ({"database": CODES[:0], "y_database": []}, "'database' parameter must have at least 1 codes. Got 0"),
         (

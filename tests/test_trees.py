@@ -26,9 +26,12 @@ def data(seed, n=60, d=5, n_bins=256):
     return bins, y.astype(np.int8), rng
 
 
+NO_ROWS = np.empty((0, 0), np.uint8)
+
+
 def sign_tree(bins, index, signed, *, min_points, seed, **settings):
     leaves, memory = SignLeaves(min_points), KeptHistograms()
-    return grow(bins, index, signed, leaves=leaves, seed=np.uint64(seed), memory=memory, **settings)
+    return grow(bins, NO_ROWS, index, signed, leaves=leaves, seed=np.uint64(seed), memory=memory, **settings)
 
 
 def forest(tree, n_features, *, weights=(1,)):

@@ -27,7 +27,7 @@ from hashgrove.functions import (
 )
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import BlockGraphCut
-from hashgrove.runtime.parameters import Constraint, Flag, Integer
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
 from hashgrove.runtime.progress import report_progress
 from hashgrove.runtime.streams import substream
 from hashgrove.storage.models import plain
@@ -74,10 +74,13 @@ class FastHash(SupervisedHasher):
         Whether the next bit is fitted to the real output of the learned function (Algorithm 1). If not, it is fitted to
         the inferred bit, as if all bits were inferred before the first function is learned. ``None`` means what suits
         the hash function.
+    loss_length : {"current", "final"}, default="current"
+        What the loss of a bit divides distances by: the number of bits so far, as in the authors' code, or the final
+        number of learned bits. ``"final"`` with ``stagewise=False`` and ``weighted=False`` is two-step hashing (TSH).
     warm_start : bool, default=False
         Whether `fit` keeps the bits of the previous `fit` and learns only the additional ones, after ``n_bits`` was
         increased. With an integer ``random_state`` and the same data the result equals a single fit of all bits with
-        the same hash function. (Generic bits are learned anew.)
+        the same hash function (unless ``loss_length="final"``). (Generic bits are learned anew.)
     random_state : int, RandomState or None
         Seed. The same seed gives the same model with any number of threads.
     n_jobs : int or None
@@ -92,7 +95,7 @@ class FastHash(SupervisedHasher):
     encoder_ : Encoder
         The learned hash functions.
     history_ : list of BitRecord
-        One record per learned bit.
+        One record per learned bit. Without ``stagewise``, the objective is that of the inferred bits.
     hash_function_ : Learner
         The hash function that was used: what ``"auto"`` chose, or the one given.
     generic_bits_ : int
@@ -140,6 +143,7 @@ class FastHash(SupervisedHasher):
         "generic_bits": Integer(0, or_none=True),
         "weighted": Flag(or_none=True),
         "stagewise": Flag(or_none=True),
+        "loss_length": OneOf(("current", "final")),
         "warm_start": Flag(),
     }
 
@@ -156,6 +160,7 @@ class FastHash(SupervisedHasher):
         generic_bits: int | None = None,
         weighted: bool | None = None,
         stagewise: bool | None = None,
+        loss_length: str = "current",
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -172,6 +177,7 @@ class FastHash(SupervisedHasher):
         self.generic_bits = generic_bits
         self.weighted = weighted
         self.stagewise = stagewise
+        self.loss_length = loss_length
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs

@@ -40,6 +40,7 @@ class TwoStep:
     n_dissimilar: int | None
     stagewise: bool
     weighted: bool
+    loss_length: str
     n_jobs: int | None
 
     @classmethod
@@ -58,6 +59,7 @@ class TwoStep:
             n_dissimilar=hasher.n_dissimilar,
             stagewise=flag("stagewise"),
             weighted=flag("weighted"),
+            loss_length=hasher.loss_length,
             n_jobs=hasher.n_jobs,
         )
 
@@ -102,7 +104,8 @@ class TwoStep:
         distances = PairDistances(affinity, n_bits=n_bits, weights=importance, n_jobs=self.n_jobs)
 
         def problem_of(r: int) -> BinaryQuadratic:
-            return BinaryQuadratic(affinity, distances.values, losses.coefficients(self.loss, r + 1), importance)
+            length = n_bits if self.loss_length == "final" else r + 1
+            return BinaryQuadratic(affinity, distances.values, losses.coefficients(self.loss, length), importance)
 
         inferred: list[NDArray[np.int8]] = []
         for r, bit in enumerate(learned.bits):
@@ -120,10 +123,14 @@ class TwoStep:
             encoder, bit = self.learner.learn(data, z, weights, stream)  # Step 2
             ended = time.perf_counter()
             seen = bit if self.stagewise else z
+            tables = losses.loss_tables(self.loss, r + 1)
+            before = distances.mean(*tables)
             distances.add_bit(seen)  # in Algorithm 1, the real output feeds the next bit
             record = BitRecord(
                 bit=r,
-                objective=distances.mean(*losses.loss_tables(self.loss, r + 1)),
+                objective=distances.mean(*tables),
+                objective_before=before,
+                objective_of="learned bits" if self.stagewise else "inferred bits",
                 training_error=float((bit != z).mean()),
                 ones=float((bit > 0).mean()),
                 seconds_inference=ended_inference - started,

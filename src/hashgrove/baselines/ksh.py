@@ -16,6 +16,7 @@ from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.numerics.signs import signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
 from hashgrove.supervision import Supervision
+from hashgrove.supervision.similarity import Similarity, SparseSimilarity
 
 __all__ = ["KSH"]
 
@@ -40,6 +41,9 @@ class KSH(SupervisedHasher):
     n_labelled : int or None, default=2000
         Number of training points whose labels are used; None means all. With class labels, time and memory grow
         linearly with it; with tags or pairs, a matrix of shape (n_labelled, n_labelled) is kept.
+    n_similar, n_dissimilar : int or None, default=None
+        Number of similar and dissimilar pairs drawn for each labelled point; all other pairs count as neither. None
+        means all pairs, as in the paper on KSH. The paper on FastHash gave all methods 100 + 100.
     gamma : float or None
         Width of the kernel exp(-gamma d^2); None means 1 / (2 x mean squared distance to an anchor).
     max_iter : int, default=100
@@ -53,7 +57,7 @@ class KSH(SupervisedHasher):
     ----------
     encoder_ : Kernel
     objective_ : ndarray of shape (n_bits,)
-        Mean over labelled pairs of (S_ij - sum of the bits so far / n_bits)^2.
+        Mean over labelled pairs of (S_ij - sum of the bits so far / n_bits)^2; S_ij is 0 for pairs that are not drawn.
     gains_ : ndarray of shape (n_bits, 2)
         h'Rh of each bit after the eigenproblem and after the gradient steps; the larger one was kept.
     n_iter_ : int
@@ -87,6 +91,8 @@ class KSH(SupervisedHasher):
     constraints: ClassVar[dict[str, Constraint]] = {
         "n_anchors": Integer(1),
         "n_labelled": Integer(1, or_none=True),
+        "n_similar": Integer(1, or_none=True),
+        "n_dissimilar": Integer(1, or_none=True),
         "gamma": Number(above=0, or_none=True),
         "max_iter": Integer(1),
         "min_shared": Integer(1),
@@ -98,6 +104,8 @@ class KSH(SupervisedHasher):
         *,
         n_anchors: int = 300,
         n_labelled: int | None = 2000,
+        n_similar: int | None = None,
+        n_dissimilar: int | None = None,
         gamma: float | None = None,
         max_iter: int = 100,
         min_shared: int = 2,
@@ -106,6 +114,8 @@ class KSH(SupervisedHasher):
         self.n_bits = n_bits
         self.n_anchors = n_anchors
         self.n_labelled = n_labelled
+        self.n_similar = n_similar
+        self.n_dissimilar = n_dissimilar
         self.gamma = gamma
         self.max_iter = max_iter
         self.min_shared = min_shared
@@ -115,7 +125,7 @@ class KSH(SupervisedHasher):
         """Learn bit after bit: solve the relaxed problem, improve it by gradient steps, keep the better solution."""
         anchors = GaussianFeatures.draw(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         rows = supervision.draw(self.n_labelled, rng)
-        K, S = anchors.features(X[rows]), supervision.similarity(rows)
+        K, S = anchors.features(X[rows]), self._similarity(supervision, rows, rng)
         n_rows, n_bits = len(rows), self.n_bits
 
         # coordinates in which K'K is n_rows times the identity
@@ -151,6 +161,16 @@ class KSH(SupervisedHasher):
         self.gains_ = gains
         self.n_iter_ = n_iter
         return Kernel.on_features(anchors, weights)
+
+    def _similarity(self, supervision: Supervision, rows: NDArray[Any], rng: np.random.Generator) -> Similarity:
+        """S of the labelled points: of all pairs, or of those that are drawn."""
+        if self.n_similar is None and self.n_dissimilar is None:
+            return supervision.similarity(rows)
+        seed = int(rng.integers(2**31))
+        pairs = supervision.subset(rows).affinity(
+            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=seed
+        )
+        return SparseSimilarity.of(pairs)
 
 
 def smoothed(

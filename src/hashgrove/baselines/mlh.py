@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Linear
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.signs import signs
-from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number
 from hashgrove.runtime.threads import chunks
 from hashgrove.supervision import Affinity, Supervision
 
@@ -35,6 +35,9 @@ class MLH(SupervisedHasher):
         None means n_bits / 4, rounded, but at least 1.
     lam : float, default=0.5
         Weight of dissimilar pairs, lambda in the paper.
+    normalise : bool, default=False
+        Whether the two losses are divided by n_bits - rho + 1 and rho + 1, their largest values, as in the author's
+        code.
     epsilon : float or None
         Weight of the loss relative to the score in the bound; None means 1 / n_bits.
     n_iter : int, default=20
@@ -85,6 +88,7 @@ class MLH(SupervisedHasher):
     constraints: ClassVar[dict[str, Constraint]] = {
         "rho": Integer(1, or_none=True),
         "lam": Number(above=0),
+        "normalise": Flag(),
         "epsilon": Number(above=0, or_none=True),
         "n_iter": Integer(1),
         "n_pairs": Integer(1),
@@ -102,6 +106,7 @@ class MLH(SupervisedHasher):
         *,
         rho: int | None = None,
         lam: float = 0.5,
+        normalise: bool = False,
         epsilon: float | None = None,
         n_iter: int = 20,
         n_pairs: int = 20_000,
@@ -116,6 +121,7 @@ class MLH(SupervisedHasher):
         self.n_bits = n_bits
         self.rho = rho
         self.lam = lam
+        self.normalise = normalise
         self.epsilon = epsilon
         self.n_iter = n_iter
         self.n_pairs = n_pairs
@@ -137,7 +143,7 @@ class MLH(SupervisedHasher):
         norms = [np.linalg.norm(X[start:stop] - mean, axis=1) for start, stop in chunks(len(X), ROWS_PER_CHUNK)]
         scale = float(np.concatenate(norms).mean()) or 1.0
         epsilon = 1.0 / self.n_bits if self.epsilon is None else self.epsilon
-        table = epsilon * pair_losses(self.n_bits, rho=self._rho(), lam=self.lam)
+        table = epsilon * pair_losses(self.n_bits, rho=self._rho(), lam=self.lam, normalise=self.normalise)
 
         W = _unit_rows(rng.standard_normal((self.n_bits, X.shape[1])))
         step = np.zeros_like(W)
@@ -165,14 +171,17 @@ class MLH(SupervisedHasher):
         return max(1, round(self.n_bits / 4)) if self.rho is None else self.rho
 
 
-def pair_losses(n_bits: int, *, rho: int, lam: float) -> NDArray[np.float64]:
+def pair_losses(n_bits: int, *, rho: int, lam: float, normalise: bool = False) -> NDArray[np.float64]:
     """The loss of a dissimilar pair (row 0) and a similar pair (row 1) at each distance from 0 to ``n_bits``.
 
     >>> pair_losses(4, rho=2, lam=0.5).tolist()
     [[1.5, 1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0, 3.0]]
+    >>> pair_losses(4, rho=2, lam=0.5, normalise=True).round(2).tolist()
+    [[0.5, 0.33, 0.17, 0.0, 0.0], [0.0, 0.0, 0.33, 0.67, 1.0]]
     """
     m = np.arange(n_bits + 1)
-    return np.stack([lam * np.maximum(rho - m + 1.0, 0.0), np.maximum(m - rho + 1.0, 0.0)])
+    losses = np.stack([lam * np.maximum(rho - m + 1.0, 0.0), np.maximum(m - rho + 1.0, 0.0)])
+    return losses / [[rho + 1.0], [max(n_bits - rho + 1.0, 1.0)]] if normalise else losses
 
 
 def adjusted_codes(

@@ -15,12 +15,13 @@ from hashgrove.hasher import SupervisedHasher
 from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.principal import scatter_matrix
 from hashgrove.numerics.signs import signs
-from hashgrove.runtime.parameters import Constraint, Integer, Number
+from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf
 from hashgrove.supervision import Supervision
 
 __all__ = ["SPLH"]
 
 FEW_FEATURES = 64  # below this many, computing all eigenvectors is as fast as computing one
+LARGEST_EXPONENT = 300  # of two: products of larger numbers, summed over rows, may not be finite
 TOLERANCE = 1e-8  # relative accuracy of the eigenvalue
 
 
@@ -37,10 +38,16 @@ class SPLH(SupervisedHasher):
     n_labelled : int or None, default=1000
         Number of random training points whose labels are used; None means all. A matrix of shape
         (n_labelled, n_labelled) is kept.
-    eta : float, default=0.01
-        Weight of the variance (a mean over all points) relative to the fit to the labels (a mean over pairs).
+    eta : float or None, default=None
+        Weight of the variance (a mean over all points) relative to the fit to the labels (a mean over pairs); with
+        ``update="author"``, weight of the fit (a sum over pairs, divided by the number of labelled points) relative to
+        the variance. None means 0.01, or 0.2 with ``update="author"``.
     alpha : float, default=0.5
-        Step size of the update of the pair weights.
+        Step size of the update of the pair weights, with ``update="scaled"``.
+    update : {"scaled", "author"}, default="scaled"
+        How pairs gain weight. ``"scaled"``: by ``alpha``, with p scaled to mean square 1. ``"author"``: as in the
+        author's code, by T(p p', S_k) itself, with features that are divided by their mean norm,
+        rounded to a power of two.
     min_shared : int, default=2
         With tags: points that share at least this many tags are similar.
     random_state : int, RandomState or None
@@ -77,8 +84,9 @@ class SPLH(SupervisedHasher):
     semi_supervised: ClassVar[bool] = True
     constraints: ClassVar[dict[str, Constraint]] = {
         "n_labelled": Integer(1, or_none=True),
-        "eta": Number(low=0),
+        "eta": Number(low=0, or_none=True),
         "alpha": Number(low=0),
+        "update": OneOf(("scaled", "author")),
         "min_shared": Integer(1),
     }
 
@@ -87,8 +95,9 @@ class SPLH(SupervisedHasher):
         n_bits: int = 64,
         *,
         n_labelled: int | None = 1000,
-        eta: float = 0.01,
+        eta: float | None = None,
         alpha: float = 0.5,
+        update: str = "scaled",
         min_shared: int = 2,
         random_state: Any = None,
     ) -> None:
@@ -96,12 +105,17 @@ class SPLH(SupervisedHasher):
         self.n_labelled = n_labelled
         self.eta = eta
         self.alpha = alpha
+        self.update = update
         self.min_shared = min_shared
         self.random_state = random_state
 
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear:
         """Learn one direction after the other, and give more weight to the pairs that it gets wrong."""
         rows = supervision.draw(self.n_labelled, rng)
+        by_author = self.update == "author"
+        eta = (0.2 if by_author else 0.01) if self.eta is None else self.eta
+        unit = _unit(X, by_author)
+        X = X if unit == 1 else X / unit
         mean = X.mean(axis=0, dtype=np.float64)
         C = ResidualCovariance(X, mean)
         labelled = X[rows] - mean
@@ -114,7 +128,8 @@ class SPLH(SupervisedHasher):
 
         def times(v: NDArray[np.float64]) -> NDArray[np.float64]:
             """Multiply the matrix of the next direction, which changes with S and C, by a vector."""
-            return labelled.T @ (S @ (labelled @ v)) / n_pairs + self.eta * C.times(v)
+            fit = labelled.T @ (S @ (labelled @ v))
+            return C.times(v) + eta / len(rows) * fit if by_author else fit / n_pairs + eta * C.times(v)
 
         for k in range(self.n_bits):
             weights[k] = w = top_eigenvector(times, X.shape[1], rng)
@@ -122,10 +137,27 @@ class SPLH(SupervisedHasher):
             bit = signs(p)
             agreement += np.outer(bit, bit)
             violated[k] = np.count_nonzero(agreement * labels < 0) / n_pairs
-            S -= self.alpha * contradictions(p / max(np.sqrt(np.mean(p**2)), np.finfo(float).tiny), S)
+            if by_author:
+                S -= contradictions(p, S)
+            else:
+                S -= self.alpha * contradictions(p / max(np.sqrt(np.mean(p**2)), np.finfo(float).tiny), S)
             C.remove(w)
         self.violated_ = violated
-        return Linear(weights=weights, bias=-weights @ mean)
+        return Linear(weights=weights, bias=-weights @ mean * unit)
+
+
+def _unit(X: NDArray[Any], by_author: bool) -> float:
+    """What rows are divided by: their mean norm for the author's update, else 1 unless squares would not be finite.
+
+    It is a power of two, so that dividing by it changes no digit.
+    """
+    largest = max(abs(float(X.min())), abs(float(X.max())))
+    exponent = np.frexp(largest)[1] if largest > 0 else 0
+    if by_author:
+        scaled = X / 2.0**exponent
+        norm = float(np.linalg.norm(scaled - scaled.mean(axis=0), axis=1).mean())
+        return float(2.0 ** (exponent + round(np.log2(norm)))) if norm > 0 else 1.0
+    return float(2.0**exponent) if abs(exponent) > LARGEST_EXPONENT else 1.0
 
 
 def contradictions(p: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from hashgrove.datasets import Dataset
 from hashgrove.functions import Codewords
 from hashgrove.metrics import Report, evaluate
 
-__all__ = ["MEASURES", "Measure", "Outcome", "measured", "peak_memory_gb"]
+__all__ = ["MEASURES", "Measure", "Outcome", "lacking", "measured", "peak_memory_gb"]
 
 SVM_PENALTY = 0.01
 
@@ -28,7 +28,7 @@ class Outcome:
     """What is there at the end of a run, for measures to look at.
 
     ``margins`` say how sure the hasher is of each bit of each query; ``by_margins`` is the report with the bits of a
-    query weighted by them.
+    query weighted by them, and ``by_paper`` the report by the paper's protocol.
     """
 
     spec: Spec
@@ -40,6 +40,7 @@ class Outcome:
     margins: NDArray[Any]
     report: Report
     by_margins: Report
+    by_paper: Report
     fit_seconds: float
     encode_seconds: float
 
@@ -53,7 +54,8 @@ class Outcome:
 class Measure:
     """How a figure is computed, shown and compared.
 
-    ``of`` computes it from an `Outcome`; None means that the measure does not apply to the run.
+    ``of`` computes it from an `Outcome`; None means that the measure does not apply to the run. ``is_paper`` marks the
+    measures that only the paper's figures have; a stored run without them was done before they were known.
     """
 
     title: str
@@ -61,12 +63,22 @@ class Measure:
     digits: int = 4
     lower_is_better: bool = False
     is_time: bool = False
+    is_paper: bool = False
 
 
 def measured(outcome: Outcome) -> dict[str, float]:
     """Compute all measures that apply to a run."""
     values = {name: measure.of(outcome) for name, measure in MEASURES.items()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def lacking(names: Iterable[str], found: Container[str]) -> list[str]:
+    """Return the measures of the paper among ``names`` that a run has to be repeated for, since it did not store them.
+
+    >>> lacking(["map", "paper_map"], {"map": 0.5})
+    ['paper_map']
+    """
+    return [name for name in names if MEASURES[name].is_paper and name not in found]
 
 
 def peak_memory_gb() -> float:
@@ -117,6 +129,8 @@ def _seconds(title: str, of: Callable[[Outcome], float | None]) -> Measure:
 MEASURES: Mapping[str, Measure] = {
     "map": Measure("MAP", lambda o: o.report.map),
     "precision": Measure("precision@100", lambda o: o.report.precision_at_k),
+    "paper_map": Measure("the paper's MAP", lambda o: o.by_paper.map, is_paper=True),
+    "paper_pr_area": Measure("the paper's PR area", lambda o: o.by_paper.pr_area, is_paper=True),
     "precision_at_10": Measure("precision@10", lambda o: _precision_at(o.report, 10)),
     "macro_map": Measure("macro MAP", lambda o: o.report.macro_map),
     "distinct": Measure("distinct codes", lambda o: float(o.report.n_distinct), digits=0),
@@ -127,6 +141,12 @@ MEASURES: Mapping[str, Measure] = {
     "knn_error": Measure("50-NN error", lambda o: o.report.knn_error, lower_is_better=True),
     "svm_error": Measure("SVM error", _svm_error, lower_is_better=True),
     "objective": Measure("objective", _over_bits(lambda bits: bits[-1].objective), lower_is_better=True),
+    "paper_objective": Measure(
+        "the paper's objective",
+        _over_bits(lambda bits: bits[-1].objective_before),
+        lower_is_better=True,
+        is_paper=True,
+    ),
     "training_error": Measure(
         "mean training error per bit",
         _over_bits(lambda bits: np.mean([bit.training_error for bit in bits])),

@@ -77,7 +77,7 @@ def _role(cell: Cell) -> list[str]:
 def _table(experiment: Experiment, cells: Sequence[Cell], records: Records) -> list[str]:
     """Return the table of what was run, and a line with what was not."""
     shown = [cell for cell in cells if records.done(cell)]
-    measures = [m for m in experiment.measures if any(records.figures(cell, m) for cell in shown)]
+    measures = [m for m in experiment.measures if any(records.entry(cell, m) for cell in shown)]
     titles = " | ".join(MEASURES[measure].title for measure in measures)
     lines = [f"| | points | bits | {titles} |", "|---" * (3 + len(measures)) + "|"]
     for cell in shown:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
-from hashgrove.bench.measures import MEASURES
+from hashgrove.bench.measures import MEASURES, lacking
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import Store
 from hashgrove.bench.specs import Cell
@@ -57,7 +57,8 @@ class Records:
         """Return our figure with the paper's in brackets, and the difference if the two can be compared."""
         digits, values, paper = MEASURES[measure].digits, self.figures(cell, measure), cell.paper.get(measure)
         if not values:
-            return ""
+            ours = "not run" if measure in lacking(cell.measures, {}) else ""
+            return f"{ours} ({paper:g})" if ours and paper is not None else ours
         ours = f"{mean(values):.{digits}f}"
         if len(values) > 1:
             ours += f" ± {stdev(values):.{digits}f}, {len(values)} seeds"

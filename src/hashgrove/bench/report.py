@@ -20,11 +20,16 @@ __all__ = ["report"]
 MADE_BY = "<!-- Written by `hashgrove bench report` from the files of runs. Do not edit. -->"
 QUICK = "**Quick runs on handwritten digits. They show that everything runs, and nothing else.**"
 HOW_TO_READ = (
-    "MAP is taken over the full ranking; ties count by their expectation. A figure in brackets is the paper's. If the "
-    "paper used the same data and the same number of training points, the difference follows (for times, the ratio). "
+    "MAP and PR area are taken over the full ranking, and the objective over all bits. The columns 'the paper's MAP', "
+    "'the paper's PR area' and 'the paper's objective' are what the paper's figures are: MAP over the 10,000 nearest "
+    "items, divided by the relevant items among these; the area under mean precision over mean recall at the ranks 1 "
+    "to 10,000; and the loss of distances in all bits but the last, divided by the number of all bits. Precision is "
+    "the same in both. Ties count by their expectation everywhere. A figure in brackets is the paper's. If the paper "
+    "used the same data and the same number of training points, the difference follows (for times, the ratio). "
     "'points' is the number of training points. 'encoding' is the time for database and queries together. Times were "
     "taken on machines that other work shared, with one thread or two; the file of each run says which. Each figure "
-    "is of one seed unless it says otherwise."
+    "is of one seed unless it says otherwise. 'Not run' in a row with figures means that the run is older than the "
+    "measure."
 )
 
 

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from hashgrove.bench.measures import lacking
 from hashgrove.bench.methods import missing_package
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import FORMAT, Store, run_key
@@ -111,7 +112,8 @@ def plan(
         job.key = run_key(job.spec, fingerprint=job.fingerprint, seed=seed)
         record = store.find(job.key, job.spec)
         if record is not None and record["status"] == "done":
-            job.state = KEPT
+            incomplete = any(lacking(cell.measures, record["measures"]) for cell in job.cells)
+            job.state = TO_DO if incomplete else KEPT
         elif record is not None and not retry:
             job.state, job.reason = FAILED, record["error"]
     return list(jobs.values())
@@ -143,14 +145,15 @@ def run(
         lambda *_: None
     ),
 ) -> list[Job]:
-    """Run the cells of experiments that have no result yet.
+    """Run the cells of experiments that have no result yet, or one without the measures of the paper.
 
     Parameters
     ----------
     names : sequence of str
         Names of experiments, or ``all``.
     results : path
-        Folder of results. A run whose result is there is not repeated.
+        Folder of results. A run whose result is there is not repeated, unless it lacks measures of the paper that the
+        cell shows.
     tables : Tables, optional
         Experiments from `load_tables`; by default the project's own.
     quick : bool

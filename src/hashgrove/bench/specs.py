@@ -93,7 +93,8 @@ class Spec:
 class Cell:
     """A row of an experiment on one data set.
 
-    ``paper_data`` is the paper's data set in the same place (or empty), ``paper`` the paper's figures by measure.
+    ``paper_data`` is the paper's data set in the same place (or empty), ``paper`` the paper's figures by measure, and
+    ``paper_row`` the row of the paper's table that they are from.
     """
 
     experiment: str
@@ -103,6 +104,7 @@ class Cell:
     measures: tuple[str, ...]
     spec: Spec
     paper: Mapping[str, float] = field(default_factory=dict)
+    paper_row: str = ""
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ __all__ = ["load_tables"]
 
 DATABASES = ("all", "seen", "held-out", "queries")
 SPEC_KEYS = {f.name for f in fields(Spec)} - {"dataset", "options"}
-ROW_KEYS = {*SPEC_KEYS, "name", "measures", "except", "train_share"}
+ROW_KEYS = {*SPEC_KEYS, "name", "paper", "measures", "except", "train_share"}
 EXPERIMENT_KEYS = ("title", "of", "measures", "on", "rows")
 CLAIM_KEYS = ("says", "experiment", "measure", "pairs")
 HEADLINE_KEYS = ("says", "experiment", "dataset", "measure", "ours")
@@ -123,8 +123,9 @@ def _cell(
     for alias in row.get("except", ()):
         _check_one_of(alias, entry["on"], "a data set in 'except'", where)
     measures = _measures(row if "measures" in row else entry, where)
-    paper = figures.get(paper_data, {}).get(row["name"], {})
-    return Cell(experiment, row["name"], data, paper_data, measures, _spec(row, data, where), paper)
+    paper_row = row.get("paper", row["name"])
+    paper = figures.get(paper_data, {}).get(paper_row, {})
+    return Cell(experiment, row["name"], data, paper_data, measures, _spec(row, data, where), paper, paper_row)
 
 
 def _spec(row: Any, data: DataChoice, where: str) -> Spec:
@@ -179,7 +180,7 @@ def _check_figures_are_used(
     figures: Mapping[str, Any], experiments: Mapping[str, Experiment], unused: Mapping[tuple[str, str], str]
 ) -> None:
     """Check that each of the paper's figures is beside a cell, or listed as unused."""
-    used = {(cell.experiment, cell.paper_data, cell.row) for e in experiments.values() for cell in e.cells}
+    used = {(cell.experiment, cell.paper_data, cell.paper_row) for e in experiments.values() for cell in e.cells}
     for experiment, by_data in figures.items():
         for data, rows in by_data.items():
             for row, measures in rows.items():

@@ -29,6 +29,7 @@ from hashgrove.bench.splits import split
 from hashgrove.datasets import Dataset, load
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import Report, evaluate
+from hashgrove.metrics.protocols import PAPER as PAPER_PROTOCOL
 from hashgrove.runtime.threads import available_threads
 
 __all__ = ["main", "measure"]
@@ -120,6 +121,7 @@ def _run_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> 
         margins=margins,
         report=evaluate(FlatIndex(codes), queries, **truth),
         by_margins=evaluate(FlatIndex(codes), queries, weights=margins, **truth),
+        by_paper=evaluate(FlatIndex(codes), queries, protocol=PAPER_PROTOCOL, knn=None, **truth),
         fit_seconds=fit_seconds,
         encode_seconds=database_seconds + query_seconds,
     )

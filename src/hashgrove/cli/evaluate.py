@@ -13,8 +13,11 @@ __all__ = ["evaluate"]
 def _derive() -> list[SignatureOption]:
     from hashgrove import evaluate as measure
     from hashgrove.metrics.evaluation import TIES
+    from hashgrove.metrics.protocols import NORMALISE, PROTOCOLS
 
-    return signature_options({"": measure}, only=("k", "ties", "min_shared"), choices={"ties": TIES})
+    names = ("k", "ties", "min_shared", "depth", "normalise", "protocol")
+    choices = {"ties": TIES, "normalise": NORMALISE, "protocol": tuple(PROTOCOLS)}
+    return signature_options({"": measure}, only=names, choices=choices)
 
 
 @click.command(cls=SignatureCommand, derive=_derive)

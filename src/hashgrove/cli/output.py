@@ -98,7 +98,7 @@ def format_training(hasher: FastHash, path: str, seconds: float, distinct: str) 
         ("hash function", repr(hasher.hash_function_)),
         ("generic bits", hasher.generic_bits_),
         ("seconds", f"{seconds:.1f}"),
-        ("final loss", f"{hasher.history_[-1].objective:.4g}"),
+        ("final loss", f"{hasher.history_[-1].objective:.4g} ({hasher.history_[-1].objective_of})"),
         ("mean training error", f"{sum(errors) / len(errors):.4f}"),
         ("codes of these rows", distinct),
     ]

@@ -16,12 +16,17 @@ __all__ = ["BinnedData", "Growth", "node_tables"]
 
 @dataclass(frozen=True, eq=False)
 class BinnedData:
-    """Training rows in 256 bins per feature, one row of ``bins`` per feature, and the binning that made them."""
+    """Training rows in 256 bins per feature, one row of ``bins`` per feature, and the binning that made them.
+
+    ``rows`` has the same bins with one row per example, for the small nodes of deep trees: their examples are far apart
+    in ``bins``. It is empty, (0, 0), where that does not pay.
+    """
 
     bins: NDArray[np.uint8]
     low: NDArray[np.float64]
     scale: NDArray[np.float64]
     n_jobs: int | None
+    rows: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 0), np.uint8))
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Growth:
         """One tree on the examples of one round."""
         return grow(
             data.bins,
+            data.rows,
             index,
             values,
             leaves=leaves,

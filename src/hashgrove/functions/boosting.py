@@ -23,6 +23,8 @@ from hashgrove.supervision import Supervision
 __all__ = ["BinnedData", "Boosted", "BoostedTrees"]
 
 MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
+DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
+DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
 LEAST_UNIT = 1e-6  # of trees that say nothing, so that the linear score alone decides
 LEARNING_RATES = 0.3, 0.5  # below and from this number of rows
 
@@ -50,6 +52,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         Number of trees, that is, of boosting rounds.
     max_depth : int, default=4
         Largest number of tests from the root to a leaf. Memory grows with the number of nodes that a tree really has.
+        From depth 7 on, the binned features (one byte each) are held twice if a node draws many of them.
     features_per_node : int or None, default=32
         Number of random features that a node chooses from (LazyBoost). ``None``, or a number above the number of
         features, means all features.
@@ -189,7 +192,14 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
             Integer(1, MAX_LEVELS).check("max_depth", self.max_depth)
         trees = earlier.parts[-1] if isinstance(earlier, Sum) else earlier
         low, scale = (trees.low, trees.scale) if isinstance(trees, BinnedTrees) else fit_bins(X)
-        binned = BinnedData(bin_features(X, low, scale, n_jobs=n_jobs), low, scale, n_jobs)
+        bins = bin_features(X, low, scale, n_jobs=n_jobs)
+        by_row = (
+            self.shape == "free"
+            and self.max_depth >= DEEP
+            and DENSE * (self.features_per_node or len(bins)) >= len(bins)
+        )
+        rows = np.ascontiguousarray(bins.T) if by_row else np.empty((0, 0), np.uint8)
+        binned = BinnedData(bins, low, scale, n_jobs, rows)
         if self.start is None:
             return _Prepared(binned, None)
         n_anchors = self.n_anchors if self.start == "kernel" else None

@@ -25,6 +25,12 @@ class BitRecord:
         Number of the bit, starting from 0.
     objective : float
         Mean loss over the pairs, with this bit included.
+    objective_before : float
+        The same with distances in the bits before this one, but still divided by the number of bits including it. The
+        objective in the paper's Table 5 is that of the last bit.
+    objective_of : {"learned bits", "inferred bits"}
+        What both are taken over: what the hash functions give or, if not ``stagewise``, what step 1 inferred, without
+        the errors of the hash functions.
     training_error : float
         Share of the training points whose learned bit differs from the inferred bit.
     ones : float
@@ -37,6 +43,8 @@ class BitRecord:
 
     bit: int
     objective: float
+    objective_before: float
+    objective_of: str
     training_error: float
     ones: float
     seconds_inference: float

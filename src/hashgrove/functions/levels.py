@@ -37,6 +37,7 @@ LANES = 8  # features that share one pass over the examples and one histogram
 HISTOGRAM = 256 * LANES  # entries of a histogram: 256 bins for each of these features
 ADDITIONS_PER_TASK = 60_000  # with fewer additions (examples x features) a second thread does not pay
 LOW = 2**32 - 1  # the low half of a value
+LARGE = 1024  # examples of a node that are read feature by feature
 KEPT_BYTES = 2**26  # largest size of the histograms that are kept for the next level
 
 
@@ -92,6 +93,7 @@ def histograms_to_keep(
 def search_level(
     search: Callable[..., None],
     bins: NDArray[np.uint8],
+    rows: NDArray[np.uint8],
     level: OpenNodes,
     features: NDArray[np.uint32],
     histograms: NDArray[Any],
@@ -106,11 +108,13 @@ def search_level(
     Parameters
     ----------
     search : kernel
-        Called as ``search(bins, level, features, families, histograms, kept, stumps, *rule, first, last)``, it writes
-        the stumps of the items [first, last), see `nodes_of_item`, and their histograms to ``kept`` unless it is
+        Called as ``search(bins, rows, level, features, families, histograms, kept, stumps, *rule, first, last)``, it
+        writes the stumps of the items [first, last), see `nodes_of_item`, and their histograms to ``kept`` unless it is
         empty.
     bins : uint8 array of shape (n_features, n)
         The binned features, one row per feature.
+    rows : uint8 array of shape (n, n_features) or (0, 0)
+        The same, one row per example, to read those of small nodes from.
     level : OpenNodes
     features : uint32 array of shape (n_nodes, width) or (1, width)
         The features to try at each node, or at all nodes; the width is a multiple of LANES.
@@ -128,7 +132,7 @@ def search_level(
     stumps = Stumps(*(np.empty((n_nodes, n_groups), dtype) for dtype in dtypes))
     kept = histograms_to_keep(memory, n_nodes, n_groups, level.values.dtype)
     families, costs = families_of(level.starts, level.parents, len(histograms) > 0)
-    arguments = bins, level, features, families, histograms, kept, stumps, *rule
+    arguments = bins, rows, level, features, families, histograms, kept, stumps, *rule
     n_items = (len(families) - 1) * n_groups
     n_threads = available_threads(n_jobs)
     if n_threads == 1 or costs.sum() * features.shape[1] < ADDITIONS_PER_TASK:
@@ -186,10 +190,25 @@ def nodes_of_item(level, features, families, item):
 
 
 @kernel
-def fill_histogram(bins, lanes, level, node, histogram):
-    """Write the sum of a node's values in each bin of feature lanes[q] to histogram[bin * 8 + q]. O(examples)."""
+def fill_histogram(bins, rows, lanes, level, node, histogram):
+    """Write the sum of a node's values in each bin of feature lanes[q] to histogram[bin * 8 + q]. O(examples).
+
+    The examples of a node that is not large are far apart in ``bins``; they are read from ``rows``, if that is given.
+    """
     part = slice(level.starts[node], level.starts[node + 1])
-    _histogram(bins, lanes, level.examples[part], level.values[part], histogram)
+    if len(rows) > 0 and part.stop - part.start < LARGE:
+        _histogram_of_rows(rows, lanes, level.examples[part], level.values[part], histogram)
+    else:
+        _histogram(bins, lanes, level.examples[part], level.values[part], histogram)
+
+
+@kernel
+def _histogram_of_rows(rows, lanes, index, values, histogram):
+    histogram[:] = 0
+    for t in range(np.uint64(len(index))):
+        row, value = rows[index[t]], values[t]
+        for q in range(np.uint64(LANES)):
+            histogram[np.uint64(row[lanes[q]]) * np.uint64(LANES) + q] += value
 
 
 @kernel

@@ -25,6 +25,7 @@ from hashgrove.functions.levels import (
     nodes_of_item,
     search_level,
 )
+from hashgrove.functions.small_nodes import is_small, small_scratch, small_sums
 from hashgrove.runtime.compiling import kernel
 
 __all__ = ["MAX_STEP", "NOISE", "TINY", "NewtonLeaves", "fill_sums", "gain_alone", "largest", "split_gains"]
@@ -61,6 +62,7 @@ class NewtonLeaves(NamedTuple):
     def best_stumps(
         self,
         bins: NDArray[np.uint8],
+        rows: NDArray[np.uint8],
         level: OpenNodes,
         features: NDArray[np.uint32],
         histograms: NDArray[np.int64],
@@ -72,6 +74,7 @@ class NewtonLeaves(NamedTuple):
         return search_level(
             _search,
             bins,
+            rows,
             level,
             features,
             histograms,
@@ -109,11 +112,22 @@ def gain_alone(total, regularisation):
 
 
 @kernel
-def fill_sums(bins, lanes, level, node, sums):
+def fill_sums(bins, rows, lanes, level, node, sums):
     """Write the sum of a node's values on the left of the stump at each (threshold, lane), in a histogram's order."""
-    fill_histogram(bins, lanes, level, node, sums)
+    fill_histogram(bins, rows, lanes, level, node, sums)
     for i in range(LANES, HISTOGRAM):
         sums[i] += sums[i - LANES]
+
+
+@kernel
+def _split_gain(left_sum, total, regularisation, min_half, otherwise):
+    """The gain of a stump with this sum on its left, or ``otherwise`` if a side has too little curvature."""
+    gradient, half = halves(total)
+    left, left_half = halves(left_sum)
+    right, right_half = gradient - left, half - left_half
+    a, b = left_half + regularisation, right_half + regularisation
+    gain = (left * left * b + right * right * a) / max(a * b, TINY)
+    return gain if (left_half >= min_half) & (right_half >= min_half) else otherwise
 
 
 @kernel
@@ -122,13 +136,8 @@ def split_gains(sums, total, regularisation, min_half, otherwise, gains):
 
     Stumps at threshold 255, with nothing on their right, have no gain.
     """
-    gradient, half = halves(total)
     for i in range(HISTOGRAM - LANES):
-        left, left_half = halves(sums[i])
-        right, right_half = gradient - left, half - left_half
-        a, b = left_half + regularisation, right_half + regularisation
-        gain = (left * left * b + right * right * a) / max(a * b, TINY)
-        gains[i] = gain if (left_half >= min_half) & (right_half >= min_half) else otherwise
+        gains[i] = _split_gain(sums[i], total, regularisation, min_half, otherwise)
 
 
 @kernel
@@ -144,17 +153,21 @@ def largest(gains, bits):
 
 
 @kernel
-def _search(bins, level, features, families, histograms, kept, stumps, regularisation, min_half, first, last):
+def _search(bins, rows, level, features, families, histograms, kept, stumps, regularisation, min_half, first, last):
     """Find the stumps of the items [first, last). O((examples visited + 256) x LANES) per item.
 
     Ties go to the lowest threshold, and then to the first feature. The gain is 0 if no stump leaves enough curvature on
     both sides.
     """
-    pair, gains = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64)
+    pair, gains, small = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), small_scratch(level)
     for item in range(first, last):
         node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        if is_small(level, node, sibling, kept):
+            n = small_sums(bins, rows, lanes, level, node, small)
+            _best_of_small(small, n, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
+            continue
         sums = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_sums(bins, lanes, level, node, sums)
+        fill_sums(bins, rows, lanes, level, node, sums)
         _best_of_group(sums, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
@@ -171,6 +184,28 @@ def _best_of_group(sums, lanes, totals, node, group, regularisation, min_half, g
     stumps.features[node, group] = lanes[place % LANES]
     stumps.thresholds[node, group] = place // LANES
     stumps.lefts[node, group] = sums[place]
+
+
+@kernel
+def _best_of_small(small, n, lanes, totals, node, group, regularisation, min_half, gains, stumps):
+    """The same as `_best_of_group`, from the bins of a small node's examples and the sums up to them."""
+    bins, sums = small
+    best, lane, threshold, left = -1.0, 0, np.int64(256), np.int64(0)
+    for q in range(LANES):
+        if bins[q, :n].min() > 0:  # then threshold 0 has nothing on its left
+            gain = _split_gain(0, totals[node], regularisation, min_half, 0.0)
+            if gain > best or (gain == best and threshold > 0):
+                best, lane, threshold, left = gain, q, np.int64(0), np.int64(0)
+        for t in range(n):
+            gains[t] = _split_gain(sums[q, t], totals[node], regularisation, min_half, 0.0)
+        for t in range(n):
+            is_better = gains[t] > best or (gains[t] == best and bins[q, t] < threshold)
+            if is_better and bins[q, t] < 255:
+                best, lane, threshold, left = gains[t], q, bins[q, t], sums[q, t]
+    stumps.gains[node, group] = best
+    stumps.features[node, group] = lanes[lane]
+    stumps.thresholds[node, group] = threshold
+    stumps.lefts[node, group] = left
 
 
 @kernel

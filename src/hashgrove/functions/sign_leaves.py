@@ -22,6 +22,7 @@ from hashgrove.functions.levels import (
     nodes_of_item,
     search_level,
 )
+from hashgrove.functions.small_nodes import is_small, small_scratch, small_sums
 from hashgrove.runtime.compiling import kernel
 
 __all__ = ["SignLeaves"]
@@ -39,6 +40,7 @@ class SignLeaves(NamedTuple):
     def best_stumps(
         self,
         bins: NDArray[np.uint8],
+        rows: NDArray[np.uint8],
         level: OpenNodes,
         features: NDArray[np.uint32],
         histograms: NDArray[np.int32],
@@ -48,7 +50,7 @@ class SignLeaves(NamedTuple):
     ) -> tuple[Stumps, NDArray[np.int32]]:
         """The stumps of least error of all nodes of a level; see `hashgrove.functions.levels.search_level`."""
         return search_level(
-            _search, bins, level, features, histograms, gain_type=np.int64, memory=memory, n_jobs=n_jobs
+            _search, bins, rows, level, features, histograms, gain_type=np.int64, memory=memory, n_jobs=n_jobs
         )
 
     def choose(self, stumps: Stumps, totals: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -61,13 +63,17 @@ class SignLeaves(NamedTuple):
 
 
 @kernel
-def _search(bins, level, features, families, histograms, kept, stumps, first, last):
+def _search(bins, rows, level, features, families, histograms, kept, stumps, first, last):
     """Find the stumps of the items [first, last). O((examples visited + 256) x LANES) per item."""
-    pair, scratch = np.empty((2, HISTOGRAM), np.int32), np.empty((3, LANES), np.int32)
+    pair, scratch, small = np.empty((2, HISTOGRAM), np.int32), np.empty((3, LANES), np.int32), small_scratch(level)
     for item in range(first, last):
         node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        if is_small(level, node, sibling, kept):
+            n = small_sums(bins, rows, lanes, level, node, small)
+            _best_of_small(small, n, lanes, level.totals, node, group, stumps)
+            continue
         histogram = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_histogram(bins, lanes, level, node, histogram)
+        fill_histogram(bins, rows, lanes, level, node, histogram)
         _best_of_group(histogram, lanes, level.totals, node, group, scratch, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
@@ -95,6 +101,33 @@ def _best_of_group(histogram, lanes, totals, node, group, scratch, stumps):
     while threshold < 255 and abs(2 * left - total) != best:
         threshold += 1
         left += histogram[threshold * LANES + lane]
+    stumps.gains[node, group] = best
+    stumps.features[node, group] = lanes[lane]
+    stumps.thresholds[node, group] = threshold
+    stumps.lefts[node, group] = left
+
+
+@kernel
+def _best_of_small(small, n, lanes, totals, node, group, stumps):
+    """The same as `_best_of_group`, from the bins of a small node's examples and the sums up to them."""
+    bins, sums = small
+    total = totals[node]
+    best, lane = np.int64(-1), 0
+    for q in range(LANES):
+        highest = lowest = np.int32(0)
+        for t in range(n):
+            left = sums[q, t] if bins[q, t] < 255 else np.int32(0)
+            highest, lowest = max(highest, left), min(lowest, left)
+        gain = max(2 * np.int64(highest) - total, total - 2 * np.int64(lowest))
+        if gain > best:
+            best, lane = gain, q
+    # the lowest threshold with this gain; threshold 0 may have nothing on its left
+    threshold, left = np.int64(256), np.int64(0)
+    if abs(total) == best and bins[lane, :n].min() > 0:
+        threshold = np.int64(0)
+    for t in range(n):
+        if bins[lane, t] < threshold and abs(2 * np.int64(sums[lane, t]) - total) == best:
+            threshold, left = np.int64(bins[lane, t]), np.int64(sums[lane, t])
     stumps.gains[node, group] = best
     stumps.features[node, group] = lanes[lane]
     stumps.thresholds[node, group] = threshold

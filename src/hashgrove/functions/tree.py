@@ -50,6 +50,7 @@ class Leaves(Protocol):
     def best_stumps(
         self,
         bins: NDArray[np.uint8],
+        rows: NDArray[np.uint8],
         level: OpenNodes,
         features: NDArray[np.uint32],
         histograms: NDArray[Any],
@@ -68,6 +69,7 @@ class Leaves(Protocol):
 
 def grow(
     bins: NDArray[np.uint8],
+    rows: NDArray[np.uint8],
     index: NDArray[np.uint32],
     values: NDArray[Any],
     *,
@@ -85,6 +87,8 @@ def grow(
     ----------
     bins : uint8 array of shape (n_features, n)
         The binned features, one row per feature.
+    rows : uint8 array of shape (n, n_features) or (0, 0)
+        The same, one row per example, to read those of small nodes from; the tree does not depend on it.
     index, values : arrays of shape (m,)
         The numbers of the examples to use, and their values, as the leaves define them.
     leaves : Leaves
@@ -114,6 +118,7 @@ def grow(
             features = draw_features(len(bins), n_features, seed, drawn_for)
         stumps, histograms = leaves.best_stumps(
             bins,
+            rows,
             level,
             features,
             histograms,

@@ -61,13 +61,17 @@ class PairDistances:
         self.n_bits += 1
 
     def mean(self, similar: NDArray[np.float64], dissimilar: NDArray[np.float64]) -> float:
-        """The mean over all pairs of a table entry for their distance: with the tables of a loss, the objective."""
+        """The mean over all pairs of a table entry for their distance: with the tables of a loss, the objective.
+
+        Tables may go beyond the largest distance, the number of bits so far.
+        """
         a = self.affinity
         arrays = a.indptr, a.first_dissimilar, a.indices, self.values, self.weights, self.n_bits
         counts = np.sum(
             run_tasks(_count, [(*arrays, *rows) for rows in chunks(len(a), ROWS_PER_CHUNK)], n_jobs=self.n_jobs), axis=0
         )
-        return float((counts[0] @ similar + counts[1] @ dissimilar) / counts.sum())
+        n = counts.shape[1]
+        return float((counts[0] @ similar[:n] + counts[1] @ dissimilar[:n]) / counts.sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ from hashgrove.codes import as_columns, check_codes
 from hashgrove.index import FlatIndex, Index
 from hashgrove.index.weighted import check_weights
 from hashgrove.metrics.collapse import count_distinct
-from hashgrove.metrics.passes import rank
+from hashgrove.metrics.passes import Ranked, rank
+from hashgrove.metrics.protocols import Protocol
 from hashgrove.metrics.ranking import vote
 from hashgrove.metrics.relevance import Relevance, labels_by_id
 from hashgrove.metrics.report import Report
@@ -44,6 +45,9 @@ def evaluate(
     knn: int | None = 50,
     weights: ArrayLike | None = None,
     ids: ArrayLike | None = None,
+    depth: int | None = None,
+    normalise: str = "relevant",
+    protocol: str | None = None,
     n_jobs: int | None = None,
 ) -> Report:
     """Rank the whole database for each query by Hamming distance, and measure the rankings.
@@ -76,6 +80,15 @@ def evaluate(
         classification error is not computed.
     ids : array-like, optional
         The ids of the items that the rows of ``y_database`` belong to. Every item of the database must be among them.
+    depth : int, optional
+        Measure only the first ``depth`` items of each ranking; by default all.
+    normalise : {"relevant", "retrieved"}
+        Whether average precision is divided by the number of all relevant items, or of those among the first ``depth``
+        items.
+    protocol : {"full-ranking", "fasthash-paper"}, optional
+        A name for values of ``depth`` and ``normalise``. ``"fasthash-paper"`` is what the paper's figures are:
+        ``depth=10_000, normalise="retrieved"``. Ties still count by ``ties``: the authors' code ranks them in the order
+        of the database, which the paper does not give; the expectation is the mean over all orders.
     n_jobs : int, optional
         Number of threads; None or -1 means all cores.
 
@@ -95,7 +108,14 @@ def evaluate(
     >>> index = FlatIndex(database, ids=[30, 10, 20])
     >>> evaluate(index, database[:1], ["cat"], {10: "dog", 20: "cat", 30: "cat"}, k=2).map == report.map
     True
+
+    The first two items only, as one would compare with figures of other work:
+
+    >>> report = evaluate(database, np.array([[0]], np.uint8), ["cat"], ["cat", "dog", "cat"], depth=2)
+    >>> report.map, report.protocol is None
+    (0.5, True)
     """
+    measured = Protocol.of(protocol, depth=depth, normalise=normalise)
     options = {"k": k, "ties": ties, "min_shared": min_shared, "exclude_self": exclude_self, "knn": knn}
     for name, value in options.items():
         CONSTRAINTS[name].check(name, value)
@@ -112,11 +132,21 @@ def evaluate(
     labels = Relevance.from_labels(y_query, y_database, lengths=(n_queries, n_database), min_shared=int(min_shared))
     left_out = np.arange(n_queries) if exclude_self else np.full(n_queries, -1)
     length = n_database - bool(exclude_self)
-    k = min(int(k), length)
-    depths = _depths(k, length)
+    deepest = min(measured.depth or length, length)
+    k = min(int(k), deepest)
+    depths = _depths(k, deepest)
 
     ranked = rank(
-        as_columns(items), codes, labels, left_out, depths, k, ties=ties, length=length, weights=amounts, n_jobs=n_jobs
+        as_columns(items),
+        codes,
+        labels,
+        left_out,
+        depths,
+        k,
+        ties=ties,
+        protocol=measured,
+        weights=amounts,
+        n_jobs=n_jobs,
     )
     kept = ~np.isnan(ranked.average_precision)
     if not kept.any():
@@ -132,20 +162,18 @@ def evaluate(
         wrong = _misclassified(index, codes, labels, left_out, knn=knn, n_jobs=n_jobs)
         knn_error = float(wrong[kept].mean())
     curve = ranked.precision[kept].mean(axis=0)
-    first, last = np.flatnonzero(ranked.totals)[[0, -1]]
-    found, hits = ranked.totals.cumsum()[first : last + 1], ranked.relevant.cumsum()[first : last + 1]
-    recall, radius_precision = hits / hits[-1], hits / found
+    radii, recall, precision = _over_radii(ranked) if measured.depth is None else _over_ranks(ranked, kept.sum())
     classes, class_map = _by_class(ranked.average_precision[kept], labels, kept)
     return Report(
         map=float(ranked.average_precision[kept].mean()),
         precision_at_k=float(curve[np.searchsorted(depths, k)]),
-        pr_area=_area(recall, radius_precision),
+        pr_area=_area(recall, precision),
         knn_error=knn_error,
         precision_depths=depths,
         precision_curve=curve,
-        radii=np.arange(first, last + 1),
+        radii=radii,
         recall=recall,
-        precision=radius_precision,
+        precision=precision,
         n_queries=n_queries,
         n_without_relevant=int(n_queries - kept.sum()),
         n_database=n_database,
@@ -160,7 +188,21 @@ def evaluate(
         classes=classes,
         class_map=class_map,
         weighted=amounts is not None,
+        depth=measured.depth,
+        normalise=measured.normalise,
     )
+
+
+def _over_radii(ranked: Ranked) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Radii, and the recall and precision within them, with the items counted over all queries."""
+    first, last = np.flatnonzero(ranked.totals)[[0, -1]]
+    found, hits = ranked.totals.cumsum()[first : last + 1], ranked.relevant.cumsum()[first : last + 1]
+    return np.arange(first, last + 1), hits / hits[-1], hits / found
+
+
+def _over_ranks(ranked: Ranked, n_queries: int) -> tuple[None, NDArray[np.float64], NDArray[np.float64]]:
+    """No radii, and the mean recall and precision at the ranks 1, 2, 3, ..."""
+    return None, ranked.rank_recall / n_queries, ranked.rank_precision / n_queries
 
 
 def _by_class(

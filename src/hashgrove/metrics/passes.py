@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from hashgrove.codes import as_words
 from hashgrove.index.weighted import byte_tables
+from hashgrove.metrics.expectation import expected_average_precision, expected_hits
+from hashgrove.metrics.protocols import Protocol
 from hashgrove.metrics.ranking import (
     count_by_class,
     count_relevant,
     count_weighted,
-    expected_average_precision,
-    expected_hits,
     rank_by_id,
 )
 from hashgrove.metrics.relevance import Relevance
@@ -34,7 +34,8 @@ class Ranked(NamedTuple):
     ``average_precision`` (n_queries,) is NaN for a query without a relevant item; ``precision`` (n_queries, n_depths)
     is at the depths; ``tied`` (n_queries,) is the number of items at the distance of the k-th. The histograms
     ``totals`` and ``relevant``, of the distances of all items and of the relevant ones, are summed over the queries
-    that have a relevant item.
+    that have a relevant item. If the protocol has a depth, ``rank_precision`` and ``rank_recall`` (depth,) are the
+    sums over these queries of the precision and recall at the ranks 1, 2, 3, ...; otherwise they are empty.
     """
 
     average_precision: NDArray[np.float64]
@@ -42,6 +43,8 @@ class Ranked(NamedTuple):
     tied: NDArray[np.int64]
     totals: NDArray[np.int64]
     relevant: NDArray[np.int64]
+    rank_precision: NDArray[np.float64]
+    rank_recall: NDArray[np.float64]
 
 
 def rank(
@@ -53,18 +56,20 @@ def rank(
     k: int,
     *,
     ties: str,
-    length: int,
+    protocol: Protocol,
     weights: NDArray[np.float64] | None,
     n_jobs: int | None,
 ) -> Ranked:
-    """Rank the database for all queries, chunk by chunk."""
+    """Rank the database for all queries, chunk by chunk; the last of the ``depths`` is that of the protocol."""
     words = as_words(codes)
     n_distances = 8 * codes.shape[1] + 1 if weights is None else 2**16
     if weights is None:
         count, n_rows = _counter(columns, words, labels, left_out), QUERIES_PER_CHUNK
     else:
         count, n_rows = _weighted_counter(columns, codes, weights, labels, left_out), WEIGHTED_PER_CHUNK
-    interval = np.searchsorted(depths, np.arange(length + 1)) if ties == "id" else np.empty(0, np.int64)
+    counted = depths if protocol.depth is None else np.arange(1, depths[-1] + 1)
+    shown = np.searchsorted(counted, depths)
+    interval = np.searchsorted(counted, np.arange(depths[-1] + 1)) if ties == "id" else np.empty(0, np.int64)
 
     def rank_chunk(start: int, stop: int) -> tuple[Any, ...]:
         part = slice(start, stop)
@@ -73,28 +78,37 @@ def rank(
         count(part, totals, relevant)
         n_relevant = relevant.sum(axis=1)
         if ties == "expected":
-            average_precision = expected_average_precision(totals, relevant)
-            hits = expected_hits(totals, relevant, depths)
+            average_precision = expected_average_precision(totals, relevant, **protocol._asdict())
+            hits = expected_hits(totals, relevant, counted)
         else:
             ranks, seen = totals.cumsum(axis=1) - totals, relevant.cumsum(axis=1) - relevant
             item = (columns, words[part], labels.columns, labels.queries[part], labels.min_shared, left_out[part])
-            sums, counts = np.zeros(stop - start), np.zeros((stop - start, len(depths)), np.int64)
+            sums, counts = np.zeros(stop - start), np.zeros((stop - start, len(counted)), np.int64)
             rank_by_id(*item, ranks, seen, interval, sums, counts)
             hits = counts.cumsum(axis=1)
-            average_precision = np.where(n_relevant > 0, sums / np.maximum(n_relevant, 1), np.nan)
+            divisor = hits[:, -1] if protocol.normalise == "retrieved" else n_relevant
+            average_precision = np.where(n_relevant > 0, sums / np.maximum(divisor, 1), np.nan)
         kept = n_relevant > 0
         at_k = np.argmax(totals.cumsum(axis=1) >= k, axis=1)
         tied = np.take_along_axis(totals, at_k[:, None], axis=1)[:, 0]
-        return average_precision, hits / depths, tied, totals[kept].sum(axis=0), relevant[kept].sum(axis=0)
+        of_ranks = hits[kept] if protocol.depth is not None else hits[kept, :0]
+        return (
+            average_precision,
+            hits[:, shown] / depths,
+            tied,
+            totals[kept].sum(axis=0),
+            relevant[kept].sum(axis=0),
+            of_ranks.sum(axis=0) / counted[: of_ranks.shape[1]],
+            (of_ranks / n_relevant[kept, None]).sum(axis=0),
+        )
 
     parts = run_tasks(rank_chunk, chunks(len(codes), n_rows), n_jobs=n_jobs)
-    average_precision, precision, tied, totals, relevant = zip(*parts, strict=True)
+    average_precision, precision, tied, *summed = zip(*parts, strict=True)
     return Ranked(
         np.concatenate(average_precision),
         np.concatenate(precision),
         np.concatenate(tied),
-        np.sum(totals, axis=0),
-        np.sum(relevant, axis=0),
+        *(np.sum(part, axis=0) for part in summed),
     )
 
 

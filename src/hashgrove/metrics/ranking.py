@@ -1,9 +1,8 @@
-"""Measures of rankings, computed by counting distances: nothing is sorted and no ranking is kept in memory.
+"""Rankings are measured by counting distances: nothing is sorted and no ranking is kept in memory.
 
-Items at equal distances from a query are tied. Two histograms of distances per query, of all items and of the relevant
-ones, give the expectation over random orders of the tied items in closed form (McSherry and Najork, 2008, "Computing
-information retrieval performance measures efficiently in the presence of tied scores"). If ties are ranked by id, a
-second pass in ascending order of position gives each relevant item its rank.
+Two histograms of distances per query, of all items and of the relevant ones, are enough for the expectation over random
+orders of tied items (`hashgrove.metrics.expectation`). If ties are ranked by id, a second pass in ascending order of
+position gives each relevant item its rank.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hashgrove.codes import TILE, distances_to_range
 from hashgrove.index.weighted import weighted_distances
@@ -22,8 +20,6 @@ __all__ = [
     "count_by_class",
     "count_relevant",
     "count_weighted",
-    "expected_average_precision",
-    "expected_hits",
     "rank_by_id",
     "vote",
 ]
@@ -153,7 +149,8 @@ def rank_by_id(
 
     ``ranks`` and ``seen``, int64 (n_queries, n_distances), must hold the number of items and of relevant items nearer
     than each distance; both are overwritten. A relevant item at a rank is counted in the column ``interval[rank]``
-    of ``hits``, int64 (n_queries, n_depths). The sums go to ``precision_sums``, float64 (n_queries,).
+    of ``hits``, int64 (n_queries, n_depths); ranks beyond the end of ``interval`` are not counted. The sums go to
+    ``precision_sums``, float64 (n_queries,).
     """
     n = columns.shape[1]
     tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
@@ -170,8 +167,9 @@ def rank_by_id(
                 ranks[q, d] += 1
                 if marks[i]:
                     seen[q, d] += 1
-                    precision_sums[q] += seen[q, d] / ranks[q, d]
-                    hits[q, interval[ranks[q, d]]] += 1
+                    if ranks[q, d] < len(interval):
+                        precision_sums[q] += seen[q, d] / ranks[q, d]
+                        hits[q, interval[ranks[q, d]]] += 1
 
 
 @kernel
@@ -194,80 +192,3 @@ def vote(neighbours: Any, left_out: Any, k: int, classes: Any, n_classes: int, p
             if position != left_out[q] and votes[classes[position]] > best:
                 best = votes[classes[position]]
                 predicted[q] = classes[position]
-
-
-def expected_average_precision(totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Average precision from histograms of distances, as an expectation over random orders of tied items.
-
-    Parameters
-    ----------
-    totals : int array of shape (n_queries, n_distances)
-        Number of items at each distance.
-    relevant : int array of shape (n_queries, n_distances)
-        Number of relevant items among them.
-
-    Returns
-    -------
-    average_precision : float64 array of shape (n_queries,)
-        NaN for a query without a relevant item.
-
-    Examples
-    --------
-    Two items at one distance, one of them relevant: it comes first (1) or second (1/2).
-
-    >>> expected_average_precision(np.array([[2]]), np.array([[1]]))
-    array([0.75])
-    """
-    totals, relevant = np.asarray(totals), np.asarray(relevant)
-    ends, hits = totals.cumsum(axis=1), relevant.cumsum(axis=1)
-    before, hits_before = ends - totals, hits - relevant
-    size = int(ends[:, -1].max(initial=0))
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, size + 1))])
-    # A relevant item is at place i of its group of n ties with probability 1/n, and the other r - 1 relevant items of
-    # the group are spread evenly over the other n - 1 places. With N items before the group, R of them relevant, the
-    # precision at place i is (R + 1 + (i - 1) (r - 1) / (n - 1)) / (N + i). Its sum over i needs harmonic numbers only.
-    inverse = harmonic[ends] - harmonic[before]
-    share = (relevant - 1) / np.maximum(totals - 1, 1)
-    precision = (hits_before + 1) * inverse + share * (totals - (before + 1) * inverse)
-    sums = np.sum(relevant / np.maximum(totals, 1) * precision, axis=1)
-    return np.divide(sums, hits[:, -1], out=np.full(len(sums), np.nan), where=hits[:, -1] > 0)
-
-
-def expected_hits(totals: NDArray[np.int64], relevant: NDArray[np.int64], depths: NDArray[np.int64]) -> NDArray[Any]:
-    """Expected number of relevant items among the first places of each ranking.
-
-    Within a group of ties it grows evenly from place to place.
-
-    Parameters
-    ----------
-    totals, relevant : int arrays of shape (n_queries, n_distances)
-        As for `expected_average_precision`.
-    depths : int array of shape (n_depths,)
-        Numbers of first places, ascending.
-
-    Returns
-    -------
-    hits : float64 array of shape (n_queries, n_depths)
-
-    Examples
-    --------
-    >>> expected_hits(np.array([[2, 1]]), np.array([[1, 1]]), np.array([1, 2, 3]))
-    array([[0.5, 1. , 2. ]])
-    """
-    hits = np.empty((len(totals), len(depths)))
-    _interpolate(totals, relevant, depths, hits)
-    return hits
-
-
-@kernel
-def _interpolate(totals: Any, relevant: Any, depths: Any, hits: Any) -> None:
-    """Write the expected hits at each depth; no depth is larger than the sum of a row of ``totals``."""
-    for q in range(totals.shape[0]):
-        d, items, found = 0, 0, 0
-        for k in range(len(depths)):
-            while items + totals[q, d] < depths[k]:
-                items += totals[q, d]
-                found += relevant[q, d]
-                d += 1
-            share = (depths[k] - items) / max(totals[q, d], 1)
-            hits[q, k] = found + share * relevant[q, d]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.metrics.collapse import collapse_warning
+from hashgrove.metrics.protocols import Protocol
 
 __all__ = ["Report"]
 
@@ -25,7 +26,8 @@ class Report:
     ----------
     map : float
         Mean average precision: the average precision of a query is the mean, over its relevant items, of the
-        precision at their ranks. It is taken over the *full* ranking.
+        precision at their ranks. It is taken over the *full* ranking or, if ``depth`` is given, over its first items,
+        and then divided by the number of relevant items that ``normalise`` says.
     precision_at_k : float
         Mean fraction of relevant items among the first ``k`` items.
     pr_area : float
@@ -42,11 +44,12 @@ class Report:
         Mean of ``class_map``: every class counts the same, however many queries it has. None for tags.
     precision_depths, precision_curve : arrays
         Mean precision among the first 1, 2, 5, 10, 20, 50, ... items, up to the whole ranking. ``k`` is one of the
-        depths.
+        depths. With a ``depth``, the curve ends there.
     radii, recall, precision : arrays
         Precision-recall curve over Hamming radii: the items within a radius are counted over all queries, and then
         the counts are divided. The curve starts at the smallest radius with an item and ends at the radius with all
-        of them. Ties do not matter here.
+        of them. Ties do not matter here. With a ``depth``, the curve is over the ranks from 1 to ``depth`` instead,
+        with the means of the recall and of the precision of the queries, and ``radii`` is None.
     n_queries, n_without_relevant : int
         Number of queries, and how many of them have no relevant item.
     n_database : int
@@ -71,6 +74,12 @@ class Report:
         Whether query ``i`` was item ``i`` of the database, and was left out of its own ranking.
     weighted : bool
         Whether distances were weighted. If so, the unit of ``radii`` is 1 / 32,768 of the sum of the query's weights.
+    depth : int or None
+        How many of the first items were measured; None means all.
+    normalise : {"relevant", "retrieved"}
+        Whether average precision was divided by all relevant items, or by those among the first ``depth`` items.
+    protocol : str or None
+        The name of this ``depth`` and ``normalise``: ``"full-ranking"``, ``"fasthash-paper"``, or None.
     """
 
     map: float
@@ -79,7 +88,7 @@ class Report:
     knn_error: float | None
     precision_depths: NDArray[np.int64]
     precision_curve: NDArray[np.float64]
-    radii: NDArray[np.int64]
+    radii: NDArray[np.int64] | None
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]
     n_queries: int
@@ -96,6 +105,13 @@ class Report:
     classes: NDArray[Any] | None = None
     class_map: NDArray[np.float64] | None = None
     weighted: bool = False
+    depth: int | None = None
+    normalise: str = "relevant"
+
+    @property
+    def protocol(self) -> str | None:
+        """The name of the protocol that gave the figures; None if it has none."""
+        return Protocol(self.depth, self.normalise).name
 
     @property
     def macro_map(self) -> float | None:
@@ -108,8 +124,9 @@ class Report:
         return collapse_warning(self.n_database, self.n_distinct)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name, with arrays as lists, so that `json.dumps` can write them; and the macro MAP."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)} | {"macro_map": self.macro_map}
+        """All fields by name, with arrays as lists, so that `json.dumps` can write them; macro MAP and protocol too."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"macro_map": self.macro_map, "protocol": self.protocol}
         values = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
         if values["classes"] is not None:
             plain = (bool, int, float, str)
@@ -133,6 +150,9 @@ class Report:
         lines.append(f"{queries} on {self.n_database:,} items; relevant: {relevant}; ties: {ties}")
         tied = f"{self.tied_at_k:,.1f} items tie at rank {self.k} with the item there, on average"
         lines.append(f"{_count(self.n_distinct, 'distinct code', 'distinct codes')}; {tied}")
+        if self.depth is not None:
+            named = "" if self.protocol is None else f" (protocol {self.protocol})"
+            lines.append(f"of the first {self.depth:,} items, MAP over the {self.normalise} relevant ones{named}")
         if self.weighted:
             lines.append("the bits of each query counted with weights")
         if self.exclude_self:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hashgrove.metrics.ranking import expected_average_precision
+from hashgrove.metrics.expectation import expected_average_precision
 from hashgrove.runtime.parameters import Flag, Integer, OneOf
 from hashgrove.runtime.threads import chunks, run_tasks
 

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["ClassSimilarity", "DenseSimilarity", "Similarity"]
+from hashgrove.supervision.affinity import Affinity
+
+__all__ = ["ClassSimilarity", "DenseSimilarity", "Similarity", "SparseSimilarity"]
 
 
 class Similarity(Protocol):
@@ -62,3 +64,30 @@ class DenseSimilarity:
     def squared_norm(self) -> float:
         """Sum of the squares of the entries."""
         return float(np.square(self.values).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class SparseSimilarity:
+    """S of some pairs only: +1 for similar and -1 for dissimilar pairs, and 0 for all others.
+
+    >>> (SparseSimilarity(sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])) @ np.array([2.0, 5.0])).tolist()
+    [5.0, 2.0]
+    """
+
+    values: sparse.csr_array
+
+    @classmethod
+    def of(cls, pairs: Affinity) -> SparseSimilarity:
+        """S of the pairs of an affinity."""
+        row = np.repeat(np.arange(len(pairs)), np.diff(pairs.indptr))
+        is_similar = np.arange(len(pairs.indices)) < pairs.first_dissimilar[row]
+        entries = np.where(is_similar, 1.0, -1.0), pairs.indices.astype(np.int32), pairs.indptr
+        return cls(sparse.csr_array(entries, shape=(len(pairs), len(pairs))))
+
+    def __matmul__(self, values: NDArray[np.float64], /) -> NDArray[np.float64]:
+        return np.asarray(self.values @ values)
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squares of the entries."""
+        return float(np.square(self.values.data).sum())

@@ -1,0 +1,73 @@
+"""Small nodes are searched without histograms; the plain search, with histograms, is the truth that they must equal."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hashgrove.functions import BoostedTrees
+from hashgrove.functions.levels import KeptHistograms, OpenNodes
+from hashgrove.functions.newton_leaves import NewtonLeaves
+from hashgrove.functions.sign_leaves import SignLeaves
+from hashgrove.functions.small_nodes import SMALL
+
+NO_ROWS = np.empty((0, 0), np.uint8)
+LEAVES = {
+    "sign": SignLeaves(0),
+    "newton": NewtonLeaves(100.0, 300.0),
+    "newton without limits": NewtonLeaves(0.0, 0.0),
+}
+
+
+def level_of(kind, sizes, rng):
+    """A level whose nodes have these sizes, and values as the leaves define them; some values are equal or 0."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    n = int(starts[-1])
+    values = rng.integers(-3, 4, n).astype(np.int32) * np.int32(50)
+    if kind != "sign":
+        values = (values.astype(np.int64) << 32) + rng.integers(0, 200, n)
+    totals = np.array([values[a:b].sum(dtype=np.int64) for a, b in pairwise(starts)])
+    nodes = np.arange(len(sizes))
+    return OpenNodes(rng.permutation(n).astype(np.uint32), values, nodes, starts, totals, np.zeros_like(nodes))
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(1, SMALL + 2), min_size=1, max_size=5),
+    highest=st.sampled_from([0, 1, 5, 255]),
+    lowest=st.sampled_from([0, 1, 250]),
+    by_row=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_the_stumps_of_small_nodes_are_those_of_the_plain_search(kind, sizes, highest, lowest, by_row, seed):
+    rng = np.random.default_rng(seed)
+    level = level_of(kind, sizes, rng)
+    bins = np.minimum(lowest + rng.integers(0, highest + 1, (20, len(level.examples))), 255).astype(np.uint8)
+    rows = np.ascontiguousarray(bins.T) if by_row else NO_ROWS
+    features = rng.integers(0, 20, (len(sizes), 16)).astype(np.uint32)
+    histograms = np.empty((0, 2, 0), level.values.dtype)
+    found, kept = LEAVES[kind].best_stumps(bins, rows, level, features, histograms, memory=None, n_jobs=1)
+    memory = KeptHistograms()  # keeping the histograms means that every node needs one
+    plain, filled = LEAVES[kind].best_stumps(bins, NO_ROWS, level, features, histograms, memory=memory, n_jobs=1)
+    assert (len(kept), len(filled)) == (0, len(sizes))
+    for name, values, expected in zip(found._fields, found, plain, strict=True):
+        np.testing.assert_array_equal(values, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("leaves", ["sign", "newton"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_copy_of_the_bins_row_by_row_changes_no_tree(leaves, n_jobs):
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 12))
+    z = np.where((X[:, :3] > 0.5).sum(axis=1) % 2, 1, -1).astype(np.int8)
+    learner = BoostedTrees.paper(n_trees=3, max_depth=12, features_per_node=6)
+    learner.set_params(leaves=leaves, min_hessian=0.1, min_points=0)
+    data = learner.prepare(X, rng, n_jobs=n_jobs)
+    assert data.binned.rows.shape == (2000, 12)
+    plain = data._replace(binned=type(data.binned)(data.binned.bins, data.binned.low, data.binned.scale, n_jobs))
+    found, expected = (learner.learn(part, z, None, np.random.default_rng(1))[0].arrays() for part in (data, plain))
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, expected[name])
