@@ -265,7 +265,7 @@ def test_approximate_search_of_faiss_finds_real_items_and_never_pads(options):
                 len(set(a) & set(b)) / 5
                 for a, b in zip(index.search(queries, 5)[1], exact.search(queries, 5)[1], strict=True)
             ]
-        )  # noqa: E501
+        )
         assert 0.05 < recall < 1
         within = index.search_radius(queries, 6), exact.search_radius(queries, 6)  # this stays exact
         assert [part.tolist() for part in within[0][1]] == [part.tolist() for part in within[1][1]]
