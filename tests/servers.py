@@ -87,7 +87,10 @@ class Server:
         """Start a keeper, and wait until its server answers. After `kill`, it has the items of the one before."""
         (self.folder / "ready").unlink(missing_ok=True)
         with open(self.folder / "log", "ab") as log:
-            keeper = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            # in a session of its own: Ctrl-C and timeout signal all processes of this one, and a keeper must outlive it
+            keeper = subprocess.Popen(
+                self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
         (self.folder / "keeper").write_text(str(keeper.pid))
         threading.Thread(target=keeper.wait, daemon=True).start()  # so that it does not remain as a zombie
         _wait_until((self.folder / "ready").exists, lambda: keeper.returncode is None, self.folder / "log")
@@ -131,6 +134,8 @@ def keep(process, folder, owner, *, port, end):
         time.sleep(0.1)
     process.send_signal(end)
     process.wait()
+    if not _is_running(owner):  # nobody else is left to do it
+        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def keep_postgres(folder, owner):
