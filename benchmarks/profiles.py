@@ -55,7 +55,7 @@ def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
             result = originals[name](*arguments, **settings)
             spent[name] += time.perf_counter() - started
             if name == "histograms and split search":
-                level, features = arguments[2], arguments[3]
+                level, features = arguments[3], arguments[4]
                 additions += int(level.starts[-1]) * features.shape[1]
             return result
 

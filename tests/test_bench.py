@@ -340,7 +340,7 @@ class TestRun:
 class TestQuick:
     def test_a_pca_cell_tags_and_a_classifier_run(self, tmp_path):
         wanted = {
-            "pca / mirflickr-effnet / PCA+SPLH", "classification / tinyimagenet100 / CCA+ITQ, 64 bits",
+            "pca / corel5k-effnet / PCA+SPLH", "classification / tinyimagenet100 / CCA+ITQ, 64 bits",
             "inference / cifar10-gist / Block-GC", "unseen / cifar10-gist / FastH",
         }  # fmt: skip
         experiments = {

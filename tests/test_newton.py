@@ -22,6 +22,8 @@ from hashgrove.functions.tree import grow
 SHAPES = {"free": LeafTrees, "oblivious": ObliviousTrees}
 UNIT = 1000  # fixed point of the examples below
 
+NO_ROWS = np.empty((0, 0), np.uint8)
+
 
 def examples(seed, n=40, d=3, n_bins=256):
     """Bins, numbers of some examples, and their gradients and curvatures in whole thousandths."""
@@ -39,8 +41,9 @@ def grown(
 ):
     """A tree on these examples."""
     leaves = NewtonLeaves(regularisation * UNIT / 2, min_hessian * UNIT / 2)
+    tables = (bins, NO_ROWS) if shape == "free" else (bins,)
     return (grow if shape == "free" else grow_oblivious)(
-        bins,
+        *tables,
         index.astype(np.uint32),
         (g.astype(np.int64) << 32) + h // 2,
         leaves=leaves,

@@ -205,10 +205,7 @@ class FastHash(SupervisedHasher):
         X : array of shape (n, n_features)
             Finite features. It may be a scipy sparse matrix if the hash function accepts that: a linear SVM or a
             scikit-learn classifier.
-        y : class labels or tags
-        affinity : pairs
-        triplets : triplets
-        unlabelled : label
+        y, affinity, triplets, unlabelled
             The forms of these four are described in `SupervisedHasher.fit`, which is the same for all methods.
         sample_weight : array of shape (n,), optional
             How much each row counts, in step 1 and in step 2 (if the hash function accepts weights). A row of weight 2
@@ -293,8 +290,7 @@ class FastHash(SupervisedHasher):
         """FastHash as in the paper and in its authors' code.
 
         Discrete AdaBoost with 200 trees of depth 4 and 200 features per node, Block GraphCut from the authors' start,
-        weights of step 1 in step 2, and bits that are learned one after the other.
-        ``changes`` are other parameters of FastHash.
+        weights of step 1 in step 2, bits learned one after the other. ``changes`` are other parameters of FastHash.
 
         Examples
         --------
