@@ -110,15 +110,15 @@ def test_two_connections_see_and_respect_each_others_changes(url):
 
 @every_engine
 def test_what_has_returned_survives_a_kill(url):
-    items, pauses = {}, random.Random(0)
+    items, sizes, pauses = {}, [], random.Random(0)
     connect(url, n_bits=64).close()
     for run in range(10):
-        possible = killed(url, items, seed=run, seconds=pauses.uniform(0, 0.4))
+        possible = killed(url, items, seed=run, n_done=pauses.randint(1, 4), seconds=pauses.uniform(0, 0.1))
         with connect(url) as index:
             found = content(index)
         assert found in possible
-        items = found
-    assert items
+        items, sizes = found, [*sizes, len(found)]
+    assert max(sizes) > 0
 
 
 @every_engine
@@ -265,7 +265,7 @@ def test_approximate_search_of_faiss_finds_real_items_and_never_pads(options):
                 len(set(a) & set(b)) / 5
                 for a, b in zip(index.search(queries, 5)[1], exact.search(queries, 5)[1], strict=True)
             ]
-        )  # noqa: E501
+        )
         assert 0.05 < recall < 1
         within = index.search_radius(queries, 6), exact.search_radius(queries, 6)  # this stays exact
         assert [part.tolist() for part in within[0][1]] == [part.tolist() for part in within[1][1]]
