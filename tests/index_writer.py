@@ -36,12 +36,17 @@ def changed(items, change):
     return {i: code for i, code in items.items() if i not in ids} if kind == "remove" else items
 
 
-def killed(place, items, *, seed, seconds):
-    """Kill a process some time after it has begun to change the ``items`` of an index; return what may be left."""
+def killed(place, items, *, seed, n_done, seconds):
+    """Kill a process some time after ``n_done`` of its changes to ``items`` have returned; return what may be left."""
     process = subprocess.Popen([sys.executable, __file__, place, str(seed)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
+    lines = []
+    while lines.count("done") < n_done:  # however slow the machine is, there is something to lose
+        line = process.stdout.readline()
+        assert line, "the process has ended by itself"
+        lines.append(line.rstrip("\n"))
     threading.Timer(seconds, process.kill).start()
-    lines = process.stdout.read().splitlines()
+    lines += process.stdout.read().splitlines()
     process.wait()
     process.stdout.close()
     possible = [items]

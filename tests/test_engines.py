@@ -110,15 +110,15 @@ def test_two_connections_see_and_respect_each_others_changes(url):
 
 @every_engine
 def test_what_has_returned_survives_a_kill(url):
-    items, pauses = {}, random.Random(0)
+    items, sizes, pauses = {}, [], random.Random(0)
     connect(url, n_bits=64).close()
     for run in range(10):
-        possible = killed(url, items, seed=run, seconds=pauses.uniform(0, 0.4))
+        possible = killed(url, items, seed=run, n_done=pauses.randint(1, 4), seconds=pauses.uniform(0, 0.1))
         with connect(url) as index:
             found = content(index)
         assert found in possible
-        items = found
-    assert items
+        items, sizes = found, [*sizes, len(found)]
+    assert max(sizes) > 0
 
 
 @every_engine
