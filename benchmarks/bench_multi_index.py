@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contest import OURS, Contender, Contest, Entry, Setting, Target, main, race
+from contest import OURS, Contender, Contest, Setting, Target, main, race
 from hashgrove import FlatIndex, MultiIndex
 from hashgrove.index import build
 from learned_codes import FILE, learned_codes
@@ -101,7 +101,7 @@ def contest(
             np.testing.assert_array_equal(a, b)
     entries[0].agreement = "equal distances and ids"
     for entry in entries[2:]:
-        entry.agreement = f"recall {recall(entry, truth):.3f}, not exact"
+        entry.agreement = f"recall {recall(entry.answer, truth.answer):.3f}, not exact"
     faster = truth.seconds / entries[0].seconds
     targets = [] if target is None else [Target(f"at least {target:g}x our scan", target, faster)]
     chosen = build(codes, k=k, radius=radius, queries=queries)
@@ -119,10 +119,10 @@ def contest(
     return Contest(entries, targets, facts)
 
 
-def recall(entry: Entry, truth: Entry) -> float:
-    """The share of the true results that were found; at equal distances any item counts."""
-    last = truth.answer[0][:, -1:]
-    return float((np.asarray(entry.answer[0]) <= last)[np.asarray(entry.answer[1]) >= 0].sum() / truth.answer[0].size)
+def recall(found: Sequence[Any], truth: Sequence[Any]) -> float:
+    """The share of the true results that were found; at equal distances any item counts. Both: distances and ids."""
+    last = truth[0][:, -1:]
+    return float((np.asarray(found[0]) <= last)[np.asarray(found[1]) >= 0].sum() / truth[0].size)
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:

@@ -40,6 +40,7 @@ BENCHES = (
     "encoding",
     "search",
     "multi_index",
+    "engines",
     "evaluation",
     "growth",
     "cold_start",
