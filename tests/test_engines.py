@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from hashgrove import FlatIndex
+from hashgrove.codes import MAX_BITS
 from hashgrove.index import connect
 from hashgrove.index.engines import ENGINES, EngineError, faiss_file, opening
 from index_writer import content, killed
@@ -271,3 +272,12 @@ def test_approximate_search_of_faiss_finds_real_items_and_never_pads(options):
         assert [part.tolist() for part in within[0][1]] == [part.tolist() for part in within[1][1]]
         only = index.search(queries, 5, allowed=np.arange(50)), FlatIndex(codes[:50]).search(queries, 5)
         np.testing.assert_array_equal(only[0][1], only[1][1])
+
+
+@every_engine
+def test_the_longest_codes(url):
+    codes = np.random.default_rng(0).integers(0, 256, (20, MAX_BITS // 8), dtype=np.uint8)
+    with connect(url) as index:
+        index.add(codes)
+        for found, expected in zip(index.search(codes[:3], 5), FlatIndex(codes).search(codes[:3], 5), strict=True):
+            np.testing.assert_array_equal(found, expected)

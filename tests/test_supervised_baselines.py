@@ -480,7 +480,7 @@ class TestClassifierOutput:
     @pytest.mark.parametrize("y", [Y, Y > 4, TAGS], ids=["classes", "two", "tags"])
     @pytest.mark.parametrize("scores", ["probability", "decision"])
     def test_arrays_give_what_the_classifier_gives(self, y, scores):
-        hasher = ClassifierOutput(16, scores=scores, random_state=0).fit(X[TRAIN], Y[TRAIN])
+        hasher = ClassifierOutput(16, scores=scores, random_state=0).fit(X[TRAIN], y[TRAIN])
         assert isinstance(hasher.encoder_, ClassScores if scores == "probability" else Linear)
         method = "predict_proba" if scores == "probability" else "decision_function"
         values = np.asarray(getattr(hasher.estimator_, method)(X))

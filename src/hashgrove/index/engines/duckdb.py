@@ -19,6 +19,8 @@ from hashgrove.index.engines.sql import DEFAULT_TABLE, Identifier, SqlSession
 
 __all__ = ["DuckdbIndex"]
 
+TERMS = 32  # of one sum in a statement
+
 
 class DuckdbIndex(Engine):
     """Exact search in a table of a DuckDB file: ``duckdb:///codes.duckdb``, or ``duckdb:///codes.duckdb?table=photos``.
@@ -71,7 +73,11 @@ class _DuckdbSession(SqlSession):
         return f"id {'VARCHAR' if meta.texts else 'BIGINT'} PRIMARY KEY, {words}"
 
     def distance(self) -> str:
-        return " + ".join(f"bit_count(xor({word}, ?::UBIGINT))::INTEGER" for word in self._words())
+        terms = [f"bit_count(xor({word}, ?::UBIGINT))::INTEGER" for word in self._words()]
+        while len(terms) > 1:  # sums of sums, because DuckDB limits how deep an expression is
+            terms = [" + ".join(terms[i : i + TERMS]) for i in range(0, len(terms), TERMS)]
+            terms = [f"({term})" for term in terms]
+        return terms[0]
 
     def query(self, code: NDArray[np.uint8]) -> list[Any]:
         return list(as_words(code[None])[0].tolist())
