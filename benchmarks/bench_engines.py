@@ -117,8 +117,6 @@ def limit_threads(peer: Peer, url: str) -> None:
         import faiss
 
         faiss.omp_set_num_threads(1)
-    elif peer.engine == "lance":
-        os.environ["LANCE_CPU_THREADS"] = "1"
     elif peer.engine == "postgresql":
         import pg8000.dbapi
 
@@ -214,4 +212,5 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
 
 
 if __name__ == "__main__":
+    os.environ["LANCE_CPU_THREADS"] = "1"  # for the whole process, so not where the tests run this
     main("engines", contests)
