@@ -19,6 +19,7 @@ from PIL import Image
 from hashgrove import FlatIndex, cli
 from hashgrove.cli import serving
 from hashgrove.cli.serving import open_collection
+from hashgrove.index import connect
 from hashgrove.storage.formats import FileError
 from hashgrove.web.pictures import remember_pictures, remembered_pictures
 
@@ -138,3 +139,24 @@ def test_demo_serves_pictures_of_digits(tmp_path):
             assert sum(hit["label"] == "7" for hit in hits) >= 8
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_serve_takes_the_url_of_an_engine(tmp_path):
+    """Items are found, added and removed in the database itself."""
+    url = f"sqlite:///{tmp_path}/codes.db"
+    with connect(url) as index:
+        index.add(np.arange(12, dtype=np.uint8).reshape(6, 2))
+    with command("serve", url, "--port", 0) as (_, address):
+        found = httpx.post(f"{address}search", json={"codes": ["0001"], "k": 2}).json()["results"][0]
+        assert [(item["id"], item["distance"]) for item in found] == [("0", 0), ("1", 2)]
+        assert httpx.post(f"{address}items", json={"items": [{"code": "ffff"}]}).status_code == 201
+        assert httpx.delete(f"{address}items/2").status_code == 200
+    with connect(url) as index:
+        assert index.ids.tolist() == [0, 1, 3, 4, 5, 6]
+
+
+def test_serve_makes_no_database(tmp_path):
+    result = CliRunner().invoke(cli.main, ["serve", f"sqlite:///{tmp_path}/none.db"])
+    assert result.exit_code == 1
+    assert "must exist" in result.output
+    assert not list(tmp_path.iterdir())

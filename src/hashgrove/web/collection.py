@@ -21,7 +21,6 @@ from hashgrove.codes import unpack
 from hashgrove.index import Index
 from hashgrove.index.ids import MAX_ID, check_ids, find
 from hashgrove.index.kept import Kept
-from hashgrove.storage.formats import FileError
 from hashgrove.web.details import Details
 from hashgrove.web.pictures import Find
 
@@ -46,11 +45,7 @@ def open_index(place: str, *, writable: bool) -> Index:
     """
     if "://" not in place:
         return indexes.load(place, writable=writable)
-    connect = getattr(indexes, "connect", None)
-    if connect is None:
-        raise FileError(f"{place}: must be the folder of an index. This version cannot connect to engines.")
-    opened: Index = connect(place)
-    return opened
+    return indexes.connect(place, create=False)
 
 
 def _load(file: str) -> Encoder | ImageEncoder:
