@@ -325,8 +325,9 @@ class TestUnusualData:
         small = self.learn(shape, X, z, learning_rate=0.3)[0]
         np.testing.assert_array_equal(self.learn(shape, X, z)[0].unit, small.unit)
         monkeypatch.setattr("hashgrove.functions.boosting.MANY_ROWS", 80)
-        large = self.learn(shape, X, z, learning_rate=0.5)[0]
+        large = self.learn(shape, X, z, learning_rate=0.7)[0]
         np.testing.assert_array_equal(self.learn(shape, X, z)[0].unit, large.unit)
+        assert BoostedTrees(start="linear")._rate(80) == 0.5
 
 
 LEARNERS = [BoostedTrees(n_trees=15, max_depth=3, leaves="sign")]
