@@ -117,6 +117,23 @@ class TestTables:
         assert {int(number) for number in re.findall(r"Table (\d+)", places)} == set(range(1, 11))
         assert {int(number) for number in re.findall(r"Figure (\d+)", places)} == set(range(2, 9))  # 1 has photographs
 
+    @pytest.mark.parametrize(
+        ("method", "row", "settings"),
+        [
+            ("bre", "BREs", {"n_labelled": 2000}),
+            ("splh", "SPLH", {"update": "author"}),
+            ("mlh", "MLH", {"n_iter": 50, "n_pairs": 100_000, "rho": 64 // 8, "normalise": True}),
+            ("ksh", "100 + 100 pairs", {"n_similar": 100, "n_dissimilar": 100}),
+            ("fasthash-paper", "TSH", {"stagewise": False, "weighted": False, "loss_length": "final"}),
+        ],
+    )
+    def test_rivals_have_the_settings_of_their_authors(self, method, row, settings):
+        found = [cell.spec for cell in CELLS if cell.spec.method == method and row in cell.row]
+        assert found
+        for spec in found:
+            assert settings.items() <= build(method, spec.bits, spec.params, seed=0, n_jobs=1).get_params(False).items()
+            assert spec.n_train is None or spec.n_train >= settings.get("n_labelled", 0)
+
     def test_figures_of_the_paper_stand_beside_their_rows(self):
         cell = next(c for c in CELLS if c.name == "features / cifar10-gist / FastH-Full")
         assert cell.paper == {
