@@ -61,7 +61,12 @@ def list_(tables: str | None) -> None:
 @click.option("--only", metavar="METHOD", help="Run only this method.")
 @root_option
 @click.option("--results", metavar="FOLDER", help=f"Folder of results; by default {RESULTS}, with --quick a new one.")
-@click.option("--n-jobs", "n_jobs", type=options.POSITIVE, help="Threads per run; by default all cores.")
+@click.option(
+    "--workers", "n_workers", type=options.POSITIVE, default=1, show_default=True, help="Runs that are done at a time."
+)
+@click.option(
+    "--n-jobs", "n_jobs", type=options.POSITIVE, help="Threads per run; by default all cores, shared by the workers."
+)
 @click.option(
     "--seed", type=options.SEED, default=0, show_default=True, help="Seed of the choice of rows and of the models."
 )
