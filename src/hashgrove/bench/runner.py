@@ -6,7 +6,7 @@ Every result is written at once, so a stopped suite goes on where it was stopped
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,7 @@ def plan(
     quick: bool = False,
     dataset: str | None = None,
     only: str | None = None,
+    cells: Container[str] | None = None,
     root: PathLike | None = None,
     seed: int = 0,
     retry: bool = False,
@@ -94,6 +95,8 @@ def plan(
     jobs: dict[str, Job] = {}
     for cell in _cells(names, tables):
         if dataset not in (None, cell.data.name) or only not in (None, cell.spec.method):
+            continue
+        if cells is not None and cell.name not in cells:
             continue
         spec = quick_spec(cell.spec) if quick else cell.spec
         job = jobs.setdefault(json.dumps(spec.to_dict(), sort_keys=True), Job(spec, []))
@@ -135,6 +138,7 @@ def run(
     quick: bool = False,
     dataset: str | None = None,
     only: str | None = None,
+    cells: Container[str] | None = None,
     root: PathLike | None = None,
     n_jobs: int | None = None,
     seed: int = 0,
@@ -160,6 +164,8 @@ def run(
         Run a small version of each cell, on the embedded digits.
     dataset, only : str, optional
         Run only this data set of the tables; only this method.
+    cells : container of str, optional
+        Run only the cells with these names.
     root : path, optional
         Folder of data sets, as in `hashgrove.datasets.load`.
     n_jobs : int, optional
@@ -189,8 +195,8 @@ def run(
     """
     store = Store(Path(results))
     jobs = plan(
-        names, store=store, tables=tables or load_tables(), quick=quick, dataset=dataset, only=only, root=root,
-        seed=seed, retry=retry,
+        names, store=store, tables=tables or load_tables(), quick=quick, dataset=dataset, only=only, cells=cells,
+        root=root, seed=seed, retry=retry,
     )  # fmt: skip
     queue = _grouped(job for job in jobs if job.state == TO_DO)
     if n_jobs is None and n_workers > 1:
