@@ -50,6 +50,7 @@ def tables_of_oblivious_trees(n_bits, rng):
 
 EXAMPLES = {  # arrays that must be other than random floats, by encoder
     "kernel": lambda n_bits, rng: {"gamma": np.array(0.3)},
+    "scaled-kernel": lambda n_bits, rng: {"gamma": np.array(0.3), "scale": np.linspace(0, 2, N_FEATURES)},
     "trees": tables_of_trees,
     "leaf-trees": tables_of_leaf_trees,
     "oblivious-trees": tables_of_oblivious_trees,

@@ -341,6 +341,11 @@ def kernel_scores(X, *, support, weights, bias, gamma):
     return linear_scores(bumps, weights=weights, bias=bias)
 
 
+def scaled_kernel_scores(X, *, low, scale, **kernel):
+    """Scores of a ScaledKernel encoder: each feature is scaled first."""
+    return kernel_scores(np.array([[(v - a) * b for v, a, b in zip(x, low, scale, strict=True)] for x in X]), **kernel)
+
+
 def leaf_of(row, root, feature, threshold, child):
     """The leaf that a row of bins reaches in the tree that starts at node ``root``."""
     node = root
@@ -472,6 +477,7 @@ def mixed_scores(X, *, source, **arrays):
 ENCODER_SCORES = {
     "linear": linear_scores,
     "kernel": kernel_scores,
+    "scaled-kernel": scaled_kernel_scores,
     "trees": trees_scores,
     "leaf-trees": leaf_trees_scores,
     "oblivious-trees": oblivious_trees_scores,

@@ -159,6 +159,8 @@ class TestUntrustedArrays:
             ("spheres", {"radii": np.array([1.0, -1.0, 1.0])}, "'radii' must not be negative"),
             ("class-scores", {"exclusive": np.array(2, np.uint8)}, "'exclusive' must be 0 or 1. Got 2"),
             ("kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
+            ("scaled-kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
+            ("scaled-kernel", {"scale": np.array([1.0, -1, 1, 1, 1])}, "'scale' must not be negative. Got -1"),
             ("anchors", {"bandwidth": np.array(0.0)}, "'bandwidth' must be from 1e-150 to"),
             ("anchors", {"bandwidth": np.array(1e200)}, "'bandwidth' must be from 1e-150 to"),
             ("anchors", {"n_nearest": np.array(8)}, "'n_nearest' must be from 1 to 7"),

@@ -40,6 +40,7 @@ from hashgrove.losses import ksh as ksh_loss
 from hashgrove.numerics.eigen import whitening
 from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.numerics.rotation import quantising_rotation
+from hashgrove.supervision.similarity import SparseSimilarity
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = np.arange(0, 1000, 2), np.arange(1, 1000, 2)
@@ -221,6 +222,15 @@ class TestKSH:
         assert 10 * n / 2 < pairs <= 20 * n, "each point draws ten, and is drawn by others"
         assert (drawn.transform(X) != everything.transform(X)).any()
 
+    def test_the_matrix_of_drawn_pairs_has_signs_where_drawn_and_zeros_elsewhere(self):
+        pairs = Affinity.from_labels(Y[TRAIN], n_similar=5, n_dissimilar=5, random_state=0)
+        found = SparseSimilarity.of(pairs) @ np.eye(len(TRAIN))
+        np.testing.assert_array_equal(found, naive.pair_matrix(pairs))
+        signs = np.where(Y[TRAIN][:, None] == Y[TRAIN], 1, -1)
+        np.testing.assert_array_equal(found, np.where(found == 0, 0, signs))
+        for part in (found > 0, found < 0):
+            assert 5 <= part.sum(axis=1).min() < part.sum(axis=1).mean() <= 10
+
 
 class TestBRE:
     def test_objective_never_increases_and_follows_from_the_codes(self):
@@ -250,6 +260,18 @@ class TestBRE:
             assert np.array_equal(np.delete(w, q), np.delete(weights, q))
             found = naive.cut_cost(C, values > 0)
             assert found == pytest.approx(naive.least_on_line(K, weights, q, C))
+
+    @pytest.mark.parametrize("n_labelled", [300, 1200])
+    def test_learns_from_as_many_labelled_points_as_it_says(self, n_labelled, monkeypatch):
+        descend, sizes = bre.descend, []
+
+        def recording(K, chosen, order, weights, values, *pairs):
+            sizes.append((K.shape[1], len(values), len(pairs[0]) - 1))
+            return descend(K, chosen, order, weights, values, *pairs)
+
+        monkeypatch.setattr(bre, "descend", recording)
+        BRE(2, n_anchors=20, anchors_per_bit=4, n_labelled=n_labelled, n_iter=1, random_state=0).fit(X, Y)
+        assert set(sizes) == {(n_labelled, n_labelled, n_labelled)}
 
     def test_stops_when_no_weight_changes(self):
         hasher = BRE(1, n_anchors=3, anchors_per_bit=3, n_iter=50, random_state=0).fit(X[TRAIN][:60], Y[TRAIN][:60])
@@ -333,6 +355,24 @@ class TestMLH:
         assert hasher.loss_[-1] < 0.8 * hasher.loss_[0]
         assert hasher.bound_[-1] < hasher.bound_[0]
         assert np.all(hasher.bound_ >= hasher.loss_ / 16)
+
+    def test_an_epoch_has_as_many_pairs_as_it_says(self, monkeypatch):
+        draw, sizes = mlh.PairSource.draw, []
+
+        def recording(source, n_pairs, rng):
+            sizes.append(n_pairs)
+            return draw(source, n_pairs, rng)
+
+        monkeypatch.setattr(mlh.PairSource, "draw", recording)
+        MLH(8, n_iter=3, n_pairs=700, random_state=0).fit(X[TRAIN], Y[TRAIN])
+        assert sizes == [100] * 21
+
+    def test_normalised_losses_of_the_author(self):
+        plain, normalised = (mlh.pair_losses(64, rho=8, lam=0.5, normalise=flag) for flag in (False, True))
+        np.testing.assert_allclose(normalised, plain / np.array([[8 + 1], [64 - 8 + 1]]))
+        settings = {"rho": 1, "n_iter": 1, "n_pairs": 500, "random_state": 0}
+        by_flag = [MLH(8, normalise=flag, **settings).fit(X[TRAIN], Y[TRAIN]) for flag in (False, True)]
+        assert by_flag[0].loss_[0] > 1 > by_flag[1].loss_[0], "a normalised loss is at most 1"
 
     @pytest.mark.parametrize("seed", range(8))
     def test_inference_is_exact(self, seed):
@@ -564,9 +604,18 @@ def test_two_step_hashing_is_fasthash_with_other_parameters():
         "loss": "ksh", "inference": "spectral", "stagewise": False, "weighted": False, "loss_length": "final",
         "random_state": 0,
     }  # fmt: skip
+
+    class Recording(LinearSVM):
+        def learn(self, data, z, weights, rng):
+            seen.append(weights)
+            return super().learn(data, z, weights, rng)
+
+    seen = []
     hasher = FastHash(12, hash_function=KernelSVM(n_support=100), **tsh).fit(X[TRAIN], Y[TRAIN])
-    other = FastHash(12, hash_function=LinearSVM(), **tsh).fit(X[TRAIN], Y[TRAIN])
+    other = FastHash(12, hash_function=Recording(), **tsh).fit(X[TRAIN], Y[TRAIN])
+    np.testing.assert_array_equal(hasher.inferred_codes_, other.inferred_codes_)
     assert [a.objective for a in hasher.history_] == [b.objective for b in other.history_]
+    assert seen == [None] * 12
     assert not np.array_equal(hasher.transform(X), other.transform(X))
     assert isinstance(hasher.encoder_, Kernel)
     assert hasher.score(X[TEST], Y[TEST]) > 0.7, "chance is 0.1; with the current length it is above 0.8"

@@ -12,7 +12,7 @@ from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
 
 import naive
-from hashgrove.encoders import Kernel, Linear
+from hashgrove.encoders import Linear, ScaledKernel
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 from hashgrove.numerics.squared_hinge import SquaredHinge
 
@@ -30,6 +30,13 @@ def rng():
 def digits(n=400):
     X, y = load_digits(return_X_y=True)
     return X[:n], np.where(y[:n] < 5, 1, -1).astype(np.int8)
+
+
+def in_unit_range(X, of=None):
+    """Each feature scaled as those of ``of``, by default ``X`` itself, are scaled to [0, 1]; constant ones are 0."""
+    of = X if of is None else of
+    span = of.max(axis=0) - of.min(axis=0)
+    return (X - of.min(axis=0)) / np.where(span == 0, np.inf, span)
 
 
 def learn(learner, X, z, weights=None):
@@ -107,8 +114,7 @@ class TestLinear:
     def test_scaling_is_folded_back(self, C):
         X, z = digits()
         X = X * np.linspace(1e-3, 1e3, X.shape[1]) + 7.0
-        low, span = X.min(axis=0), np.ptp(X, axis=0)
-        scaled = (X - low) / np.where(span == 0, 1, span)
+        scaled = in_unit_range(X)
         peer = LinearSVC(C=1e6 / len(X) if C is None else C, dual=False, tol=1e-9, max_iter=10_000)
         expected = peer.fit(scaled, z).decision_function(scaled)
         encoder, _ = learn(LinearSVM(C=C, tol=1e-8), X, z)
@@ -122,35 +128,37 @@ class TestLinear:
 
 
 class TestKernel:
-    def test_equals_sklearn(self):
+    @pytest.mark.parametrize("unit", [1.0, np.linspace(1e-3, 1e3, 64)], ids=["pixels", "other units"])
+    def test_equals_sklearn_on_scaled_features(self, unit):
         X, z = digits()
-        encoder, _ = learn(KernelSVM(C=2.0, gamma=1e-3), X, z)
-        assert isinstance(encoder, Kernel)
+        encoder, _ = learn(KernelSVM(C=2.0, gamma=0.1), X * unit + 7.0, z)
+        assert isinstance(encoder, ScaledKernel)
         new = load_digits().data[400:800]
-        expected = SVC(C=2.0, gamma=1e-3).fit(X, z).decision_function(new)
-        np.testing.assert_allclose(encoder.scores(new)[:, 0], expected, rtol=1e-9, atol=1e-9)
+        expected = SVC(C=2.0, gamma=0.1).fit(in_unit_range(X), z).decision_function(in_unit_range(new, of=X))
+        np.testing.assert_allclose(encoder.scores(new * unit + 7.0)[:, 0], expected, rtol=1e-6, atol=1e-6)
 
     def test_default_penalty(self):
         X, z = digits()
-        encoder, _ = learn(KernelSVM(gamma=1e-3), X, z)
-        expected = SVC(C=1e5 / len(X), gamma=1e-3).fit(X, z).decision_function(X)
+        encoder, _ = learn(KernelSVM(gamma=0.1), X, z)
+        scaled = in_unit_range(X)
+        expected = SVC(C=1e5 / len(X), gamma=0.1).fit(scaled, z).decision_function(scaled)
         np.testing.assert_allclose(encoder.scores(X)[:, 0], expected, rtol=1e-9, atol=1e-9)
 
     def test_concatenated_bits_keep_only_support_vectors(self):
         X, z = digits()
-        learner = KernelSVM(gamma=1e-3)
+        learner = KernelSVM(gamma=0.1)
         data = learner.prepare(X, rng())
         targets = [z, np.roll(z, 7), np.where(X[:, 20] > 8, 1, -1).astype(np.int8)]
         parts = [learner.learn(data, target, None, rng())[0] for target in targets]
-        whole = Kernel.concatenate(parts)
+        whole = ScaledKernel.concatenate(parts)
         assert len(whole.support) < len(X)
         expected = np.concatenate([part.scores(X) for part in parts], axis=1)
         np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-8, atol=1e-8)
 
-    def test_default_gamma(self):
+    def test_default_gamma_counts_the_row_itself(self):
         X, _ = digits(300)
-        distances = NearestNeighbors(n_neighbors=50).fit(X).kneighbors()[0]
-        assert KernelSVM().prepare(X, rng()).gamma == pytest.approx(1 / np.mean(distances**2))
+        distances = NearestNeighbors(n_neighbors=49).fit(in_unit_range(X)).kneighbors()[0]  # without the row itself
+        assert KernelSVM().prepare(X, rng()).gamma == pytest.approx(50 / (distances**2).sum(axis=1).mean())
 
     @pytest.mark.parametrize("X", [np.ones((5, 2)), np.ones((1, 2))])
     def test_default_gamma_of_degenerate_data(self, X):
@@ -158,8 +166,15 @@ class TestKernel:
 
     def test_default_gamma_from_a_sample_of_rows(self):
         X = rng().normal(size=(3000, 4))
-        exact = 1 / np.mean(NearestNeighbors(n_neighbors=50).fit(X).kneighbors()[0] ** 2)
+        exact = 50 / (NearestNeighbors(n_neighbors=49).fit(in_unit_range(X)).kneighbors()[0] ** 2).sum(axis=1).mean()
         assert KernelSVM().prepare(X, rng()).gamma == pytest.approx(exact, rel=0.1)
+
+    def test_a_warm_start_keeps_the_scaling(self):
+        X, z = digits()
+        earlier, _ = learn(KernelSVM(gamma=0.1), X, z)
+        data = KernelSVM().prepare(2 * X, rng(), earlier=earlier)
+        assert data.gamma == 0.1
+        np.testing.assert_array_equal(data.shared["scale"], earlier.scale)
 
 
 class TestBudget:
@@ -184,8 +199,9 @@ class TestBudget:
 
     def test_feature_map_reproduces_the_kernel_between_landmarks(self):
         X, _ = digits(50)
-        data = KernelSVM(n_support=50, gamma=1e-3).prepare(X, rng())
-        exact = np.exp(-1e-3 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+        data = KernelSVM(n_support=50, gamma=0.1).prepare(X, rng())
+        scaled = in_unit_range(X)
+        exact = np.exp(-0.1 * ((scaled[:, None] - scaled[None]) ** 2).sum(axis=2))
         mapped = data.solver.rows[:, :-1]
         np.testing.assert_allclose(mapped @ mapped.T, exact, atol=1e-6)
 

@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from statistics import mean
 
 from hashgrove.bench.measures import MEASURES
 from hashgrove.bench.specs import Cell, Claim, Experiment
 
-__all__ = ["Comparison", "Verdict", "judge"]
+__all__ = ["CLOSE", "ENOUGH_SEEDS", "Comparison", "Verdict", "judge", "undecided_cells"]
 
-Figure = Callable[[Cell, str], float | None]
+CLOSE, ENOUGH_SEEDS = 0.02, 3  # a difference smaller than this is only believed with this many seeds
+
+Figures = Callable[[Cell, str], Mapping[int, float]]
 
 
-class Comparison(NamedTuple):
-    """Two rows on one data set; ``gain`` is by how much the first is better, for times how many times as fast."""
+@dataclass(frozen=True)
+class Comparison:
+    """Two rows on one data set.
 
-    data: str
-    better: str
-    worse: str
-    gain: float
+    ``gains`` say for each seed by how much the first row is better, for times how many times as fast it is; ``least``
+    is what the gain must be above for the claim to hold.
+    """
+
+    first: Cell
+    second: Cell
+    gains: tuple[float, ...]
+    least: float
+    is_ratio: bool = False
+
+    @property
+    def gain(self) -> float:
+        """The mean over the seeds."""
+        return mean(self.gains)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the difference is large, or of enough seeds."""
+        return self.is_ratio or abs(self.gain - self.least) >= CLOSE or len(self.gains) >= ENOUGH_SEEDS
+
+    @property
+    def holds(self) -> bool:
+        """Whether the first row is better."""
+        return self.gain > self.least
+
+    def __str__(self) -> str:
+        amount = f"{self.gain:.2g} times as fast" if self.is_ratio else f"{self.gain:+.4f}"
+        if len(self.gains) > 1:
+            low, high = (f"{end:.2g}" if self.is_ratio else f"{end:+.4f}" for end in (min(self.gains), max(self.gains)))
+            amount += f", {low} to {high} with {len(self.gains)} seeds"
+        return f"{amount} ({self.first.data.name}: {self.first.row} against {self.second.row})"
 
 
 @dataclass(frozen=True)
@@ -34,20 +64,29 @@ class Verdict:
     @property
     def failed(self) -> list[Comparison]:
         """The comparisons in which the claim does not hold, the worst first."""
-        least = (1.0 if self._is_ratio else 0.0) - self.claim.slack
-        return sorted((c for c in self.comparisons if c.gain <= least), key=lambda c: c.gain)
+        return sorted((c for c in self.comparisons if c.is_decided and not c.holds), key=lambda c: c.gain)
+
+    @property
+    def undecided(self) -> list[Comparison]:
+        """The comparisons with too small a difference for so few seeds, the worst first."""
+        return sorted((c for c in self.comparisons if not c.is_decided), key=lambda c: c.gain)
 
     @property
     def holds(self) -> str:
-        """``yes``, ``no``, the number of comparisons in which it holds, or ``not run``."""
+        """``yes``, ``no``, the number of comparisons in which it holds, ``not decided`` or ``not run``."""
         if not self.comparisons:
             return "not run"
-        n_held = len(self.comparisons) - len(self.failed)
-        if n_held in (0, len(self.comparisons)):
-            answer = "yes" if n_held else "**no**"
+        n_decided = len(self.comparisons) - len(self.undecided)
+        n_held = n_decided - len(self.failed)
+        if n_held in (0, n_decided):
+            answer = ("yes" if n_held else "**no**") if n_decided else "not decided"
         else:
-            answer = f"**in {n_held} of {len(self.comparisons)}**"
-        return answer + (f" ({self.n_missing} not run)" if self.n_missing else "")
+            answer = f"**in {n_held} of {n_decided}**"
+        n_seeds = min((len(c.gains) for c in self.undecided), default=0)
+        seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
+        notes = [f"{len(self.undecided)} not decided, {seeds}" if n_decided else seeds] if self.undecided else []
+        notes += [f"{self.n_missing} not run"] if self.n_missing else []
+        return answer + (f" ({'; '.join(notes)})" if notes else "")
 
     @property
     def by(self) -> str:
@@ -55,47 +94,49 @@ class Verdict:
         if not self.comparisons:
             return ""
         ends = [min(self.comparisons, key=lambda c: c.gain), max(self.comparisons, key=lambda c: c.gain)]
-        return " to ".join(dict.fromkeys(map(self._text, ends)))
+        return " to ".join(dict.fromkeys(map(str, ends)))
 
     @property
     def exceptions(self) -> str:
-        """All comparisons in which the claim does not hold."""
-        return "; ".join(map(self._text, self.failed))
-
-    @property
-    def _is_ratio(self) -> bool:
-        return MEASURES[self.claim.measure].is_time
-
-    def _text(self, comparison: Comparison) -> str:
-        data, better, worse, gain = comparison
-        amount = f"{gain:.2g} times as fast" if self._is_ratio else f"{gain:+.4f}"
-        return f"{amount} ({data}: {better} against {worse})"
+        """All comparisons in which the claim does not hold, and those that are not decided."""
+        undecided = [f"not decided: {comparison}" for comparison in self.undecided]
+        return "; ".join([*map(str, self.failed), *undecided])
 
 
-def judge(claim: Claim, experiment: Experiment, figure: Figure) -> Verdict:
-    """Compare the rows of a claim on every data set of its experiment.
+def judge(claim: Claim, experiment: Experiment, figures: Figures) -> Verdict:
+    """Compare the rows of a claim on every data set of its experiment, each seed by itself.
 
     Parameters
     ----------
     claim : Claim
     experiment : Experiment
-    figure : callable
-        Called with a cell and a measure; returns the figure, or None if the cell was not run.
+    figures : callable
+        Called with a cell and a measure; returns the figure of each seed that was run.
     """
     comparisons, n_missing = [], 0
-    for data, cells in experiment.by_data().items():
+    is_ratio = MEASURES[claim.measure].is_time
+    least = (1.0 if is_ratio else 0.0) - claim.slack
+    for cells in experiment.by_data().values():
         by_row = {cell.row: cell for cell in cells}
-        for better, worse in claim.pairs:
-            if better not in by_row or worse not in by_row:
+        for pair in claim.pairs:
+            if not by_row.keys() >= set(pair):
                 continue  # a row that is not meant for this data set
-            if by_row[better].spec == by_row[worse].spec:
+            first, second = (by_row[row] for row in pair)
+            if first.spec == second.spec:
                 continue  # the same run, because the data set has too few rows to tell the two apart
-            first, second = (figure(by_row[row], claim.measure) for row in (better, worse))
-            if first is None or second is None:
-                n_missing += 1
+            ours, theirs = (figures(cell, claim.measure) for cell in (first, second))
+            gains = [_gain(claim.measure, ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+            if gains:
+                comparisons.append(Comparison(first, second, tuple(gains), least, is_ratio))
             else:
-                comparisons.append(Comparison(data, better, worse, _gain(claim.measure, first, second)))
+                n_missing += 1
     return Verdict(claim, comparisons, n_missing)
+
+
+def undecided_cells(verdicts: Iterable[Verdict]) -> set[str]:
+    """Return the names of the cells that need more seeds before the claims about them are decided."""
+    open_ones = (comparison for verdict in verdicts for comparison in verdict.undecided)
+    return {cell.name for comparison in open_ones for cell in (comparison.first, comparison.second)}
 
 
 def _gain(measure: str, first: float, second: float) -> float:

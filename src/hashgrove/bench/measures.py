@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
 from hashgrove.bench.specs import Spec
-from hashgrove.codes import pack, unpack
+from hashgrove.codes import unpack
 from hashgrove.datasets import Dataset
-from hashgrove.functions import Codewords
+from hashgrove.functions import BitRecord, Codewords
 from hashgrove.metrics import Report, evaluate
 
 __all__ = ["MEASURES", "Measure", "Outcome", "lacking", "measured", "peak_memory_gb"]
@@ -27,14 +27,17 @@ SVM_PENALTY = 0.01
 class Outcome:
     """What is there at the end of a run, for measures to look at.
 
-    ``margins`` say how sure the hasher is of each bit of each query; ``by_margins`` is the report with the bits of a
-    query weighted by them, and ``by_paper`` the report by the paper's protocol.
+    ``history`` has the record of each bit, and is empty for methods that keep none; ``codewords`` are the codes of the
+    classes that were trained on, if the method has them. ``margins`` say how sure the hasher is of each bit of each
+    query; ``by_margins`` is the report with the bits of a query weighted by them, and ``by_paper`` the report by the
+    paper's protocol.
     """
 
     spec: Spec
     data: Dataset
     seed: int
-    hasher: Any
+    history: Sequence[BitRecord]
+    codewords: Codewords | None
     codes: NDArray[np.uint8]
     queries: NDArray[np.uint8]
     margins: NDArray[Any]
@@ -43,11 +46,6 @@ class Outcome:
     by_paper: Report
     fit_seconds: float
     encode_seconds: float
-
-    @property
-    def history(self) -> list[Any]:
-        """The record of each bit; empty for methods that keep none."""
-        return getattr(self.hasher, "history_", [])
 
 
 @dataclass(frozen=True)
@@ -97,13 +95,9 @@ def _labelled_map(outcome: Outcome) -> float | None:
 
     None unless the classes of the database were trained on, by FastHash or by a linear classifier with a code book.
     """
-    words = getattr(outcome.hasher, "codewords_", None)
-    book = getattr(getattr(outcome.hasher, "encoder_", None), "book", None)
-    y = outcome.data.y_database
-    if outcome.data.has_tags or outcome.spec.unseen is not None or (words is None and book is None):
+    words, y = outcome.codewords, outcome.data.y_database
+    if outcome.data.has_tags or outcome.spec.unseen is not None or words is None:
         return None
-    if words is None:
-        words = Codewords(tuple(np.unique(outcome.data.y_train).tolist()), pack(np.asarray(book) > 0))
     return evaluate(words.of_labels(y), outcome.queries, outcome.data.y_query, y, weights=outcome.margins, knn=None).map
 
 
@@ -117,7 +111,7 @@ def _svm_error(outcome: Outcome) -> float | None:
     return float(np.mean(model.predict(X_query) != outcome.data.y_query))
 
 
-def _over_bits(function: Callable[[list[Any]], Any]) -> Callable[[Outcome], float | None]:
+def _over_bits(function: Callable[[Sequence[BitRecord]], Any]) -> Callable[[Outcome], float | None]:
     """Make a measure of the record of all bits, for methods that keep one."""
     return lambda outcome: float(function(outcome.history)) if outcome.history else None
 

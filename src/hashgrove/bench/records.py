@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
+from hashgrove.bench.claims import Verdict, judge
 from hashgrove.bench.measures import MEASURES, lacking
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import Store
-from hashgrove.bench.specs import Cell
+from hashgrove.bench.specs import Cell, Tables
 
 __all__ = ["Records"]
 
@@ -43,19 +44,27 @@ class Records:
         latest = {record["seed"]: record for record in sorted(found, key=lambda record: record["finished"])}
         return [latest[seed] for seed in sorted(latest)]
 
-    def figures(self, cell: Cell, measure: str) -> list[float]:
-        """Return the value of a measure in each finished run; empty if the cell does not show the measure."""
-        values = (record["measures"].get(measure) for record in self.done(cell) if measure in cell.measures)
-        return [value for value in values if value is not None]
+    def figures(self, cell: Cell, measure: str) -> dict[int, float]:
+        """Return the value of a measure for each seed that was run; empty if the cell does not show the measure."""
+        shown = self.done(cell) if measure in cell.measures else []
+        return {record["seed"]: record["measures"][measure] for record in shown if measure in record["measures"]}
 
     def figure(self, cell: Cell, measure: str) -> float | None:
         """Return the mean of these values; None if there are none."""
-        values = self.figures(cell, measure)
+        values = self.figures(cell, measure).values()
         return mean(values) if values else None
+
+    def verdicts(self, tables: Tables) -> dict[str, list[Verdict]]:
+        """Judge all claims; return the verdicts by experiment."""
+        found: dict[str, list[Verdict]] = {name: [] for name in tables.experiments}
+        for claim in tables.claims:
+            found[claim.experiment].append(judge(claim, tables.experiments[claim.experiment], self.figures))
+        return found
 
     def entry(self, cell: Cell, measure: str) -> str:
         """Return our figure with the paper's in brackets, and the difference if the two can be compared."""
-        digits, values, paper = MEASURES[measure].digits, self.figures(cell, measure), cell.paper.get(measure)
+        digits, paper = MEASURES[measure].digits, cell.paper.get(measure)
+        values = list(self.figures(cell, measure).values())
         if not values:
             ours = "not run" if measure in lacking(cell.measures, {}) else ""
             return f"{ours} ({paper:g})" if ours and paper is not None else ours

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hashgrove.bench.claims import Verdict, judge
+from hashgrove.bench.claims import Verdict
 from hashgrove.bench.headlines import headline_table, standings
 from hashgrove.bench.pages import experiment_page
 from hashgrove.bench.records import Records
@@ -65,9 +65,7 @@ def report(
         overview = draw_headlines(standings(tables.headlines, records), folder)
     except ImportError:
         pictures, overview = {}, None
-    verdicts: dict[str, list[Verdict]] = {name: [] for name in tables.experiments}
-    for claim in tables.claims:
-        verdicts[claim.experiment].append(judge(claim, tables.experiments[claim.experiment], records.figure))
+    verdicts = records.verdicts(tables)
     pages = [front]
     _write(front, _front_page(tables, verdicts, records, front, overview))
     for name, experiment in tables.experiments.items():

@@ -1,4 +1,4 @@
-"""Run the cells that have no result yet, each in a process of its own.
+"""Run the cells that have no result yet; runs that share a fit have a process of their own.
 
 Every result is written at once, so a stopped suite goes on where it was stopped.
 """
@@ -6,20 +6,20 @@ Every result is written at once, so a stopped suite goes on where it was stopped
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hashgrove.bench.fits import shared_fit
 from hashgrove.bench.measures import lacking
 from hashgrove.bench.methods import missing_package
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import FORMAT, Store, run_key
 from hashgrove.bench.specs import Cell, Spec, Tables
 from hashgrove.bench.tables import load_tables
+from hashgrove.bench.workers import Workers
 from hashgrove.datasets import DATASETS, data_root, load
 from hashgrove.runtime.threads import available_threads
 from hashgrove.storage.formats import PathLike
@@ -27,8 +27,7 @@ from hashgrove.storage.formats import PathLike
 __all__ = ["Job", "list_experiments", "plan", "run"]
 
 TO_DO, DONE, KEPT, FAILED, NOT_RUN = "to do", "done", "kept", "failed", "not run"
-QUICK_BATCH = 24  # quick runs per process
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+QUICK_BATCH = 24  # quick fits per process
 
 
 @dataclass
@@ -87,6 +86,7 @@ def plan(
     quick: bool = False,
     dataset: str | None = None,
     only: str | None = None,
+    cells: Container[str] | None = None,
     root: PathLike | None = None,
     seed: int = 0,
     retry: bool = False,
@@ -95,6 +95,8 @@ def plan(
     jobs: dict[str, Job] = {}
     for cell in _cells(names, tables):
         if dataset not in (None, cell.data.name) or only not in (None, cell.spec.method):
+            continue
+        if cells is not None and cell.name not in cells:
             continue
         spec = quick_spec(cell.spec) if quick else cell.spec
         job = jobs.setdefault(json.dumps(spec.to_dict(), sort_keys=True), Job(spec, []))
@@ -136,9 +138,11 @@ def run(
     quick: bool = False,
     dataset: str | None = None,
     only: str | None = None,
+    cells: Container[str] | None = None,
     root: PathLike | None = None,
     n_jobs: int | None = None,
     seed: int = 0,
+    n_workers: int = 1,
     timeout: float | None = None,
     retry: bool = False,
     report: Callable[[int], AbstractContextManager[Callable[[str, str], None]]] = lambda n: nullcontext(
@@ -160,14 +164,18 @@ def run(
         Run a small version of each cell, on the embedded digits.
     dataset, only : str, optional
         Run only this data set of the tables; only this method.
+    cells : container of str, optional
+        Run only the cells with these names.
     root : path, optional
         Folder of data sets, as in `hashgrove.datasets.load`.
     n_jobs : int, optional
-        Threads per run; all cores by default.
+        Threads per run; by default all cores, shared by the runs that are done at a time.
     seed : int
         Seed of the choice of rows and of the models.
+    n_workers : int
+        Runs that are done at a time. The results do not depend on it (but for times).
     timeout : float, optional
-        Seconds that a run may take.
+        Seconds that a run may take; runs that share a fit may take as much together as one by one.
     retry : bool
         Repeat runs that failed earlier.
     report : callable, optional
@@ -187,53 +195,54 @@ def run(
     """
     store = Store(Path(results))
     jobs = plan(
-        names, store=store, tables=tables or load_tables(), quick=quick, dataset=dataset, only=only, root=root,
-        seed=seed, retry=retry,
+        names, store=store, tables=tables or load_tables(), quick=quick, dataset=dataset, only=only, cells=cells,
+        root=root, seed=seed, retry=retry,
     )  # fmt: skip
-    queue = [job for job in jobs if job.state == TO_DO]
-    size = QUICK_BATCH if quick else 1
-    with report(len(queue)) as show:
-        while queue:
-            batch, queue = queue[:size], queue[size:]
-            reason = _run_batch(batch, store, root=root, n_jobs=n_jobs, seed=seed, timeout=timeout)
-            for number, job in enumerate(batch):
-                record = store.find(job.key, job.spec)
-                if record is None or record["status"] != "done":
-                    # this run ended the process: the rest of the batch goes back into the queue
-                    job.state, job.reason = FAILED, reason
-                    _write_failure(job, store, seed=seed)
-                    queue = batch[number + 1 :] + queue
-                    show(job.name, reason)
-                    break
-                job.state = DONE
-                show(job.name, DONE)
+    queue = _grouped(job for job in jobs if job.state == TO_DO)
+    if n_jobs is None and n_workers > 1:
+        n_jobs = max(available_threads(None) // n_workers, 1)
+    where = {"root": str(data_root(root)), "results": str(store.folder.absolute()), "seed": seed, "n_jobs": n_jobs}
+    with report(sum(map(len, queue))) as show, Workers(n_workers, n_jobs=n_jobs, timeout=timeout) as workers:
+        while queue or workers.busy:
+            while queue and workers.free:
+                batch, queue = queue[: QUICK_BATCH if quick else 1], queue[QUICK_BATCH if quick else 1 :]
+                workers.start(batch, [_order(group) | where for group in batch])
+            batch, reason = workers.wait()
+            queue = _grouped(_read_results(batch, reason, store, seed=seed, show=show)) + queue
     return jobs
 
 
-def _run_batch(
-    batch: list[Job], store: Store, *, root: PathLike | None, n_jobs: int | None, seed: int, timeout: float | None
-) -> str:
-    """Do some runs in one process; return why the process ended, which matters if a result is missing."""
-    where = {"root": str(data_root(root)), "results": str(store.folder.absolute())}
-    orders = [
-        {"key": job.key, "cell": job.spec.to_dict(), "fingerprint": job.fingerprint, "seed": seed, "n_jobs": n_jobs}
-        for job in batch
-    ]
-    try:
-        process = subprocess.run(
-            [sys.executable, "-m", "hashgrove.bench.worker"],
-            input="".join(json.dumps(order | where) + "\n" for order in orders),
-            env=os.environ | dict.fromkeys(THREAD_VARIABLES, str(available_threads(n_jobs))),
-            capture_output=True,
-            text=True,
-            timeout=None if timeout is None else timeout * len(batch),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"time limit of {timeout:g} s"
-    if process.returncode < 0:
-        return f"killed by signal {-process.returncode}"
-    return (process.stderr.strip().splitlines() or [f"ended with exit code {process.returncode}"])[-1]
+def _grouped(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Put runs that share a fit together, those with the most bits first."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        fit = shared_fit(job.spec)
+        groups.setdefault(json.dumps([fit.to_dict(), job.fingerprint], sort_keys=True), []).append(job)
+    return [sorted(group, key=lambda job: -job.spec.bits) for group in groups.values()]
+
+
+def _order(group: list[Job]) -> dict[str, Any]:
+    """What a worker has to know about runs that share a fit, besides what all runs have in common."""
+    runs = [{"key": job.key, "cell": job.spec.to_dict()} for job in group]
+    return {"runs": runs, "fingerprint": group[0].fingerprint}
+
+
+def _read_results(
+    batch: list[list[Job]], reason: str, store: Store, *, seed: int, show: Callable[[str, str], None]
+) -> list[Job]:
+    """Set the states of the runs of a batch; return those that another run kept from being done."""
+    jobs = [job for group in batch for job in group]
+    for number, job in enumerate(jobs):
+        record = store.find(job.key, job.spec)
+        if record is None or record["status"] != "done":
+            # this run ended the process
+            job.state, job.reason = FAILED, reason
+            _write_failure(job, store, seed=seed)
+            show(job.name, reason)
+            return jobs[number + 1 :]
+        job.state = DONE
+        show(job.name, DONE)
+    return []
 
 
 def _write_failure(job: Job, store: Store, *, seed: int) -> None:

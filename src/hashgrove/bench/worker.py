@@ -1,7 +1,8 @@
 """Do runs in a process of their own: `python -m hashgrove.bench.worker` reads orders from stdin and writes results.
 
-Each run has its own process so that its peak memory is its own, and so that a crash or a time limit loses this run
-only. An order is one line of JSON. Quick runs take less time than starting a process, so several share one.
+Runs that share a fit have a process of their own, so that its peak memory is theirs, and so that a crash or a time
+limit loses only them. An order, of runs that share a fit, is one line of JSON. Quick runs take less time than starting
+a process, so several orders share one.
 """
 
 from __future__ import annotations
@@ -9,20 +10,15 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import time
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-
 from hashgrove import __version__
+from hashgrove.bench.fits import Fit
 from hashgrove.bench.measures import Outcome, measured, peak_memory_gb
-from hashgrove.bench.methods import QUANTISER, REAL_VALUED, build
-from hashgrove.bench.quick import small_params
+from hashgrove.bench.methods import QUANTISER, REAL_VALUED
 from hashgrove.bench.results import FORMAT, Store
 from hashgrove.bench.specs import Spec
 from hashgrove.bench.splits import split
@@ -34,8 +30,6 @@ from hashgrove.runtime.threads import available_threads
 
 __all__ = ["main", "measure"]
 
-ROWS_PER_CHUNK = 4096  # rows encoded at a time, so that features on disk are never in memory as a whole
-WARM_ROWS, WARM_COLUMNS, WARM_BITS = 300, 64, 8
 CURVE_DEPTH = 2000
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
@@ -47,26 +41,32 @@ def main() -> None:
 
 
 def _carry_out(order: dict[str, Any]) -> None:
-    spec, seed, n_jobs = Spec(**order["cell"]), order["seed"], order["n_jobs"]
-    data = split(load(spec.dataset, root=order["root"], **spec.options), spec, seed=seed)
-    record = {
-        "format": FORMAT,
-        "key": order["key"],
-        "status": "done",
-        "cell": spec.to_dict(),
-        "seed": seed,
-        "fingerprint": order["fingerprint"],
-        **measure(spec, data, seed=seed, n_jobs=n_jobs),
-        "versions": {"hashgrove": __version__, **{package: version(package) for package in PACKAGES}},
-        "machine": machine(),
-        "threads": available_threads(n_jobs),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    Store(Path(order["results"])).write(record, spec)
+    """Do the runs of an order, which share one fit: those with the most bits first, since the fit is theirs."""
+    seed, n_jobs, store = order["seed"], order["n_jobs"], Store(Path(order["results"]))
+    specs = {run["key"]: Spec(**run["cell"]) for run in order["runs"]}
+    first = next(iter(specs.values()))
+    data = load(first.dataset, root=order["root"], **first.options)
+    fit = None if first.method in REAL_VALUED else Fit(first, split(data, first, seed=seed), seed=seed, n_jobs=n_jobs)
+    for key, spec in specs.items():
+        record = {
+            "format": FORMAT,
+            "key": key,
+            "status": "done",
+            "cell": spec.to_dict(),
+            "seed": seed,
+            "fingerprint": order["fingerprint"],
+            **measure(spec, split(data, spec, seed=seed), seed=seed, n_jobs=n_jobs, fit=fit),
+            **({} if spec.bits == first.bits else {"fit_of": first.bits}),
+            "versions": {"hashgrove": __version__, **{package: version(package) for package in PACKAGES}},
+            "machine": machine(),
+            "threads": available_threads(n_jobs),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        store.write(record, spec)
 
 
-def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> dict[str, Any]:
-    """Train, encode and evaluate; return the sizes of the data, measures, curves and protocol."""
+def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None, fit: Fit | None = None) -> dict[str, Any]:
+    """Train unless there is a fit, encode and evaluate; return the sizes of the data, measures, curves and protocol."""
     sizes = {
         "n_train": len(data.train),
         "n_database": len(data.y_database),
@@ -83,26 +83,17 @@ def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> dict
             found = measure_vectors(data, exclude_self=exclude_self)
         found["measures"]["peak_memory_gb"] = peak_memory_gb()
     else:
-        outcome = _run_hasher(spec, data, seed=seed, n_jobs=n_jobs)
+        fit = Fit(spec, data, seed=seed, n_jobs=n_jobs) if fit is None else fit
+        outcome = _outcome(spec, data, fit, seed=seed, n_jobs=n_jobs)
         found = {"measures": measured(outcome), **_curves(outcome.report)}
     return {"data": sizes, **found}
 
 
-def _run_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> Outcome:
-    hasher = build(spec.method, spec.bits, spec.params, seed=seed, n_jobs=n_jobs)
-    _warm_up(spec, data, n_jobs=n_jobs)
-    X, y = data.X_train, data.y_train
-    started = time.perf_counter()
-    pca = None
-    if spec.pca is not None:
-        pca = PCA(min(spec.pca, *X.shape), svd_solver="randomized", random_state=seed)
-        X = pca.fit_transform(X.astype(np.float32))
-    hasher.fit(X, y)
-    fit_seconds = time.perf_counter() - started
-    del X
+def _outcome(spec: Spec, data: Dataset, fit: Fit, *, seed: int, n_jobs: int | None) -> Outcome:
     assert data.database is not None  # every data set has one
-    codes, database_seconds = _encode(hasher, pca, data, data.database)
-    queries, query_seconds = _encode(hasher, pca, data, data.query)
+    codes, database_seconds = fit.codes(data, data.database, spec.bits)
+    queries, query_seconds = fit.codes(data, data.query, spec.bits)
+    margins = fit.margins(data, data.query, spec.bits)
     truth: dict[str, Any] = {
         "y_query": data.y_query,
         "y_database": data.y_database,
@@ -110,19 +101,19 @@ def _run_hasher(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None) -> 
         "exclude_self": spec.database == "queries",
         "n_jobs": n_jobs,
     }
-    margins = _margins(hasher, pca, data)
     return Outcome(
         spec=spec,
         data=data,
         seed=seed,
-        hasher=hasher,
+        history=fit.history(spec.bits),
+        codewords=fit.codewords(spec.bits, data.y_train),
         codes=codes,
         queries=queries,
         margins=margins,
         report=evaluate(FlatIndex(codes), queries, **truth),
         by_margins=evaluate(FlatIndex(codes), queries, weights=margins, **truth),
         by_paper=evaluate(FlatIndex(codes), queries, protocol=PAPER_PROTOCOL, knn=None, **truth),
-        fit_seconds=fit_seconds,
+        fit_seconds=fit.seconds(spec.bits),
         encode_seconds=database_seconds + query_seconds,
     )
 
@@ -138,41 +129,6 @@ def _curves(report: Report) -> dict[str, Any]:
     }
     protocol = {name: getattr(report, name) for name in ("k", "knn", "ties", "n_without_relevant", "min_shared")}
     return {"curves": curves, "protocol": protocol}
-
-
-def _warm_up(spec: Spec, data: Dataset, *, n_jobs: int | None) -> None:
-    """Run a small version of the method on the same types of data, so that compiling is not timed as training."""
-    rows = data.train[:WARM_ROWS]
-    assert data.features is not None  # the experiments only name data sets with features
-    X = np.ascontiguousarray(data.features[rows, :WARM_COLUMNS])
-    if spec.pca is not None:
-        X = X.astype(np.float32)
-    number = np.arange(len(rows))
-    y = (number[:, None] % np.array([2, 3, 4, 5]) == 0).astype(data.labels.dtype) if data.has_tags else number % 3
-    hasher = build(spec.method, WARM_BITS, small_params(spec.method, spec.params), seed=0, n_jobs=n_jobs)
-    hasher.fit(X, y)
-    hasher.transform(X)
-
-
-def _margins(hasher: Any, pca: PCA | None, data: Dataset) -> NDArray[Any]:
-    """Return how sure the hasher is of each bit of each query."""
-    assert data.features is not None
-    X = data.features[data.query]
-    return np.abs(hasher.decision_function(X if pca is None else pca.transform(X.astype(np.float32))))
-
-
-def _encode(hasher: Any, pca: PCA | None, data: Dataset, rows: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
-    """Encode some rows; return the codes and the seconds without the time of reading the rows."""
-    assert data.features is not None
-    parts, seconds = [], 0.0
-    for start in range(0, len(rows), ROWS_PER_CHUNK):
-        X = data.features[rows[start : start + ROWS_PER_CHUNK]]
-        started = time.perf_counter()
-        if pca is not None:
-            X = pca.transform(X.astype(np.float32))
-        parts.append(hasher.transform(X))
-        seconds += time.perf_counter() - started
-    return np.concatenate(parts), seconds
 
 
 def machine() -> str:

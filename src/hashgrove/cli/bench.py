@@ -18,6 +18,7 @@ __all__ = ["bench"]
 
 RESULTS = "docs/results/runs"  # in a checkout
 PAGE = "docs/results.md"
+MORE_SEEDS = [1, 2]  # besides seed 0
 
 tables_option = click.option("--tables", metavar="FILE", help="Your own experiments: a file like tables.toml.")
 root_option = click.option(
@@ -61,15 +62,27 @@ def list_(tables: str | None) -> None:
 @click.option("--only", metavar="METHOD", help="Run only this method.")
 @root_option
 @click.option("--results", metavar="FOLDER", help=f"Folder of results; by default {RESULTS}, with --quick a new one.")
-@click.option("--n-jobs", "n_jobs", type=options.POSITIVE, help="Threads per run; by default all cores.")
+@click.option(
+    "--workers", "n_workers", type=options.POSITIVE, default=1, show_default=True, help="Runs that are done at a time."
+)
+@click.option(
+    "--n-jobs", "n_jobs", type=options.POSITIVE, help="Threads per run; by default all cores, shared by the workers."
+)
 @click.option(
     "--seed", type=options.SEED, default=0, show_default=True, help="Seed of the choice of rows and of the models."
+)
+@click.option(
+    "--claims",
+    is_flag=True,
+    help="Instead of --seed, run seeds 1 and 2 of the cells whose claims rest on too small a difference for one seed.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that a run may take.")
 @click.option("--retry", is_flag=True, help="Repeat runs that failed earlier.")
 @click.option("--dry-run", is_flag=True, help="Only list the runs and their states.")
 @tables_option
-def run(names: tuple[str, ...], results: str | None, dry_run: bool, tables: str | None, **settings: Any) -> None:
+def run(
+    names: tuple[str, ...], results: str | None, dry_run: bool, tables: str | None, claims: bool, **settings: Any
+) -> None:
     """Run the cells of the experiments NAME (or all) that have no result yet.
 
     \b
@@ -78,22 +91,33 @@ def run(names: tuple[str, ...], results: str | None, dry_run: bool, tables: str 
     """
     from hashgrove.bench import load_tables
     from hashgrove.bench import run as run_all
+    from hashgrove.bench.records import Records
+    from hashgrove.bench.results import Store
+    from hashgrove.bench.runner import plan
     from hashgrove.runtime.progress import report_runs
 
     quick = settings["quick"]
     is_real = results is not None and Path(results).resolve() == Path(RESULTS).resolve()
     options.refuse(quick and is_real, f"--quick needs another folder: {RESULTS} is for real results.")
     folder = results or (tempfile.mkdtemp(prefix="hashgrove-bench-") if quick else RESULTS)
-    experiments = load_tables(tables)
-    if dry_run:
-        from hashgrove.bench.results import Store
-        from hashgrove.bench.runner import plan
+    store, experiments, seeds = Store(Path(folder)), load_tables(tables), [settings.pop("seed")]
+    if claims:
+        from hashgrove.bench.claims import undecided_cells
 
-        chosen = {name: settings[name] for name in ("quick", "dataset", "only", "root", "seed", "retry")}
-        _show(plan(names, store=Store(Path(folder)), tables=experiments, **chosen))
-        return
-    jobs = run_all(names, results=folder, tables=experiments, report=report_runs, **settings)
-    _summarise(jobs, folder)
+        verdicts = Records(store, quick=quick).verdicts(experiments)
+        settings["cells"] = undecided_cells(verdict for found in verdicts.values() for verdict in found)
+        seeds = MORE_SEEDS
+    jobs: list[Job] = []
+    for seed in seeds:
+        if dry_run:
+            chosen = {k: v for k, v in settings.items() if k not in ("n_jobs", "n_workers", "timeout")}
+            jobs += plan(names, store=store, tables=experiments, seed=seed, **chosen)
+        else:
+            jobs += run_all(names, results=folder, tables=experiments, seed=seed, report=report_runs, **settings)
+    if dry_run:
+        _show(jobs)
+    else:
+        _summarise(jobs, folder)
 
 
 def _show(jobs: list[Job]) -> None:

@@ -15,6 +15,7 @@ from hashgrove.encoders.leaf_trees import LeafTrees
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.oblivious_trees import ObliviousTrees
 from hashgrove.encoders.posterior import Posterior
+from hashgrove.encoders.scaled_kernel import ScaledKernel
 from hashgrove.encoders.sinusoid import Sinusoid
 from hashgrove.encoders.spheres import Spheres
 from hashgrove.encoders.tabulated import Tabulated
@@ -36,6 +37,7 @@ __all__ = [
     "Mixed",
     "ObliviousTrees",
     "Posterior",
+    "ScaledKernel",
     "Sinusoid",
     "Spheres",
     "Sum",
@@ -50,6 +52,7 @@ __all__ = [
 ENCODERS: dict[str, type[Encoder]] = {
     "linear": Linear,
     "kernel": Kernel,
+    "scaled-kernel": ScaledKernel,
     "trees": Trees,
     "leaf-trees": LeafTrees,
     "oblivious-trees": ObliviousTrees,

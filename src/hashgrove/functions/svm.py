@@ -1,6 +1,7 @@
 """Step 2 with support vector machines (section 4 of the paper): `LinearSVM`, and `KernelSVM` with the RBF kernel.
 
-Both ignore the weights of the examples, as the linear SVM of the authors' release does. A learner that is stopped by
+Both scale each feature to [0, 1], as the authors' release does for every SVM. Both ignore the weights of the examples,
+as its linear SVM does. A learner that is stopped by
 ``max_iter`` gives no warning: a hash function need not be optimal, and the next bits are fitted to the codes that it
 really gives.
 """
@@ -8,6 +9,7 @@ really gives.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 
-from hashgrove.encoders import Encoder, Kernel, Linear
+from hashgrove.encoders import Encoder, Linear, ScaledKernel
 from hashgrove.functions.base import bit_of, is_constant
 from hashgrove.numerics.eigen import whitening
 from hashgrove.numerics.sampling import sample_rows
@@ -110,31 +112,41 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class _KernelData:
-    """The training rows in float64 and the candidates for support vectors.
+    """The training rows as given and scaled, and the candidates for support vectors, scaled.
 
-    With a budget of support vectors there are also the Nystroem map, and the solver, which has the mapped rows.
+    ``shared`` are the arrays that the encoders of all bits have in common. With a budget of support vectors there are
+    also the Nystroem map, and the solver, which has the mapped rows.
     """
 
-    X: NDArray[np.float64]
-    support: NDArray[np.float64]
-    gamma: NDArray[np.float64]
+    X: NDArray[Any]
+    scaled: NDArray[np.float64]
+    shared: Mapping[str, NDArray[np.float64]]
     nystroem: NDArray[np.float64] | None
     solver: SquaredHinge | None
     n_jobs: int | None
+
+    @property
+    def gamma(self) -> float:
+        return float(self.shared["gamma"])
+
+    @property
+    def support(self) -> NDArray[np.float64]:
+        return self.shared["support"]
 
 
 class KernelSVM(BaseEstimator):  # type: ignore[misc]
     """Kernel machines with the Gaussian (RBF) kernel: exact, by LIBSVM, or with a budget of support vectors.
 
-    Weights of examples are ignored, as in `LinearSVM`.
+    Features are scaled to [0, 1] first; the scaling is part of the encoder, which takes unscaled features. Weights of
+    examples are ignored, as in `LinearSVM`.
 
     Parameters
     ----------
     C : float, optional
         Penalty of an error; ``None`` means 1e5 / n, the authors' choice.
     gamma : float, optional
-        The kernel is exp(-gamma ||x - s||^2); ``None`` means 1 / (mean squared distance to the 50 nearest neighbours),
-        over at most 1000 random rows.
+        The kernel of scaled rows is exp(-gamma ||x - s||^2); ``None`` means 1 / (mean squared distance to the 50
+        nearest neighbours), over at most 1000 random rows. A row is its own first neighbour, as in the release.
     n_support : int, optional
         ``None``: LIBSVM finds the support vectors. Its time and their number grow with n; beyond about 10,000 rows
         learning and encoding are slow. A number is a budget: this many random training rows serve as support vectors of
@@ -190,21 +202,23 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
         if self.max_iter == 0:
             Integer(1).check("max_iter", self.max_iter)
-        X = X.astype(np.float64)
-        gamma = np.array(self._gamma(X, rng, earlier, n_jobs), np.float64)
+        low, scale = _scaling(X, earlier)
+        scaled = (X - low) * scale
+        gamma = np.array(self._gamma(scaled, rng, earlier, n_jobs), np.float64)
+        shared = {"support": scaled, "gamma": gamma, "low": low, "scale": scale}
         if self.n_support is None:
-            return _KernelData(X, X, gamma, None, None, n_jobs)
-        support = X[sample_rows(len(X), self.n_support, rng)]
-        n_support = len(support)
-        features = Kernel(support=support, weights=np.eye(n_support), bias=np.zeros(n_support), gamma=gamma)
-        nystroem = whitening(features.scores(support, n_jobs=n_jobs), floor=EIGENVALUE_FLOOR)
-        mapping = Kernel(support=support, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]), gamma=gamma)
-        return _KernelData(X, support, gamma, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
+            return _KernelData(X, scaled, shared, None, None, n_jobs)
+        rows = sample_rows(len(X), self.n_support, rng)
+        shared["support"] = scaled[rows]
+        features = ScaledKernel(**shared, weights=np.eye(len(rows)), bias=np.zeros(len(rows)))
+        nystroem = whitening(features.scores(X[rows], n_jobs=n_jobs), floor=EIGENVALUE_FLOOR)
+        mapping = ScaledKernel(**shared, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]))
+        return _KernelData(X, scaled, shared, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
-    def _gamma(self, X: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
+    def _gamma(self, scaled: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
         """The kernel's width; a warm start must keep that of the earlier bits."""
-        gamma = _neighbour_gamma(X, rng, n_jobs) if self.gamma is None else float(self.gamma)
-        if not isinstance(earlier, Kernel):
+        gamma = _neighbour_gamma(scaled, rng, n_jobs) if self.gamma is None else float(self.gamma)
+        if not isinstance(earlier, ScaledKernel):
             return gamma
         if self.gamma not in (None, float(earlier.gamma)):
             raise ValueError(
@@ -219,34 +233,42 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         z: NDArray[np.int8],
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
-    ) -> tuple[Kernel, NDArray[np.int8]]:
+    ) -> tuple[ScaledKernel, NDArray[np.int8]]:
         """Learn one bit; returns the kernel machine, and the values that it gives for the training rows."""
         C = 1e5 / len(z) if self.C is None else self.C
         weight, intercept = np.zeros(len(data.support)), float(z[0])
         if is_constant(z):
             pass
         elif data.nystroem is None or data.solver is None:
-            svm = SVC(C=C, gamma=float(data.gamma), max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
+            svm = SVC(C=C, gamma=data.gamma, max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                svm.fit(data.X, z)
+                svm.fit(data.scaled, z)
             weight[svm.support_] = svm.dual_coef_[0]
             intercept = svm.intercept_[0]
         else:
             limit = 1000 if self.max_iter == -1 else self.max_iter
             coefficients, intercept = data.solver.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
             weight = data.nystroem @ coefficients
-        encoder = Kernel(support=data.support, weights=weight[None], bias=np.array([intercept]), gamma=data.gamma)
+        encoder = ScaledKernel(**data.shared, weights=weight[None], bias=np.array([intercept]))
         return encoder, bit_of(encoder, data.X, data.n_jobs)
+
+
+def _scaling(X: NDArray[Any], earlier: Encoder | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least value of each feature, and 1 / its range (0 if it is constant); a warm start keeps the earlier ones."""
+    if isinstance(earlier, ScaledKernel):
+        return earlier.low, earlier.scale
+    low = X.min(axis=0).astype(np.float64)
+    span = X.max(axis=0) - low
+    return low, np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)
 
 
 def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: int | None) -> float:
     """1 / (mean squared distance to the nearest neighbours), over a sample of the rows."""
     rows = sample_rows(len(X), GAMMA_ROWS, rng)
-    n_neighbors = min(GAMMA_NEIGHBOURS, len(X) - 1)
-    if n_neighbors == 0:
-        return 1.0
-    neighbours = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute", n_jobs=n_jobs).fit(X)
+    n_neighbors = min(GAMMA_NEIGHBOURS, len(X))
+    neighbours = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute", n_jobs=n_jobs).fit(X)
     distances = neighbours.kneighbors(X[rows])[0]
-    mean = float(np.mean(distances[:, 1:] ** 2))  # the nearest neighbour is the row itself
+    distances[:, 0] = 0.0  # the nearest neighbour is the row itself
+    mean = float(np.mean(distances**2))
     return 1.0 / mean if mean > 0 else 1.0
