@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.functions.gathered import gathered_bins, room_for_gathered
 from hashgrove.functions.levels import (
     HISTOGRAM,
     LANES,
@@ -112,9 +113,9 @@ def gain_alone(total, regularisation):
 
 
 @kernel
-def fill_sums(bins, rows, lanes, level, node, sums):
+def fill_sums(bins, gathered, lanes, level, node, sums):
     """Write the sum of a node's values on the left of the stump at each (threshold, lane), in a histogram's order."""
-    fill_histogram(bins, rows, lanes, level, node, sums)
+    fill_histogram(bins, gathered, lanes, level, node, sums)
     for i in range(LANES, HISTOGRAM):
         sums[i] += sums[i - LANES]
 
@@ -160,14 +161,16 @@ def _search(bins, rows, level, features, families, histograms, kept, stumps, reg
     both sides.
     """
     pair, gains, small = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), small_scratch(level)
+    room, current = room_for_gathered(rows, level, features), np.full(1, -1)
     for item in range(first, last):
         node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
-            n = small_sums(bins, rows, lanes, level, node, small)
+            n = small_sums(bins, gathered, lanes, level, node, small)
             _best_of_small(small, n, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
             continue
         sums = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_sums(bins, rows, lanes, level, node, sums)
+        fill_sums(bins, gathered, lanes, level, node, sums)
         _best_of_group(sums, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]

@@ -117,14 +117,15 @@ def _best_tests(
 def _search(bins, level, features, families, histograms, kept, best, regularisation, min_half, first, last):
     """Find the best test of the groups of features [first, last). O((examples visited + 256 nodes) x LANES) each."""
     n_families = len(families) - 1
-    pair, gains, rows = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), np.empty((0, 0), np.uint8)
+    pair, gains = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64)
+    gathered = np.empty((0, LANES), np.uint8)  # bins are read feature by feature
     total_gains = np.empty(HISTOGRAM, np.float64)
     for group in range(first, last):
         total_gains[:] = 0
         for item in range(group * n_families, (group + 1) * n_families):
             node, sibling, _, lanes = nodes_of_item(level, features, families, item)
             sums = kept[node, group] if len(kept) > 0 else pair[0]
-            fill_sums(bins, rows, lanes, level, node, sums)
+            fill_sums(bins, gathered, lanes, level, node, sums)
             _add_gains(sums, level.totals[node], regularisation, min_half, gains, total_gains)
             if sibling >= 0:
                 of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
