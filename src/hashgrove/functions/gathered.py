@@ -16,7 +16,7 @@ from hashgrove.runtime.simd import prefetch
 __all__ = ["gathered_bins", "room_for_gathered"]
 
 LINE = 64  # bytes of a cache line
-AHEAD = 4  # examples whose lines are fetched ahead of use
+AHEAD = 8  # examples whose lines are fetched ahead of use
 
 
 @kernel

@@ -133,19 +133,16 @@ def _split_gain(left_sum, total, regularisation, min_half, otherwise):
 
 @kernel
 def split_gains(sums, total, regularisation, min_half, otherwise, gains):
-    """Write the gain of each stump, from the sums on its left, or ``otherwise`` where a side has too little curvature.
-
-    Stumps at threshold 255, with nothing on their right, have no gain.
-    """
-    for i in range(HISTOGRAM - LANES):
+    """Write the gains of stumps with these sums on their left, ``otherwise`` where a side has too little curvature."""
+    for i in range(len(gains)):
         gains[i] = _split_gain(sums[i], total, regularisation, min_half, otherwise)
 
 
 @kernel
-def largest(gains, bits):
+def largest(bits):
     """Place of the first largest gain. Gains are not negative, so they have the order of their ``bits``, int64."""
     best = np.int64(-1)
-    for i in range(HISTOGRAM - LANES):
+    for i in range(len(bits)):
         best = max(best, bits[i])
     place = 0
     while bits[place] != best:
@@ -179,11 +176,51 @@ def _search(bins, rows, level, features, families, histograms, kept, stumps, reg
 
 
 @kernel
+def _open_thresholds(sums, total, min_half):
+    """The thresholds [first, last) outside of which no stump leaves enough curvature on both sides.
+
+    The curvature on the left grows with the threshold, so both limits are found by bisection. Threshold 255, with
+    nothing on its right, is not among them.
+    """
+    half = halves(total)[1]
+    first, stop = 0, 255
+    while first < stop:
+        middle = (first + stop) // 2
+        if _extreme_half(sums, middle, 1.0) >= min_half:
+            stop = middle
+        else:
+            first = middle + 1
+    last, stop = first, 255
+    while last < stop:
+        middle = (last + stop) // 2
+        if half + _extreme_half(sums, middle, -1.0) < min_half:
+            stop = middle
+        else:
+            last = middle + 1
+    return first, last
+
+
+@kernel
+def _extreme_half(sums, threshold, sign):
+    """The largest of ``sign`` x half the curvature on the left of a threshold, over the lanes."""
+    found = -np.inf
+    for q in range(LANES):
+        found = max(found, sign * halves(sums[threshold * LANES + q])[1])
+    return found
+
+
+@kernel
 def _best_of_group(sums, lanes, totals, node, group, regularisation, min_half, gains, stumps):
     """Write the best stump on eight features."""
-    split_gains(sums, totals[node], regularisation, min_half, 0.0, gains)
-    place = largest(gains, gains.view(np.int64))
-    stumps.gains[node, group] = gains[place]
+    first, last = _open_thresholds(sums, totals[node], min_half)
+    place, gain = 0, 0.0
+    if first < last:
+        candidates = gains[first * LANES : last * LANES]
+        split_gains(sums[first * LANES :], totals[node], regularisation, min_half, 0.0, candidates)
+        best = largest(candidates.view(np.int64))
+        if candidates[best] > 0:
+            place, gain = first * LANES + best, candidates[best]
+    stumps.gains[node, group] = gain
     stumps.features[node, group] = lanes[place % LANES]
     stumps.thresholds[node, group] = place // LANES
     stumps.lefts[node, group] = sums[place]
