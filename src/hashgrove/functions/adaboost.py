@@ -41,8 +41,11 @@ def adaboost(
     alphas: list[float] = []
     for seed in growth.seeds:
         index, signed = _trim(w, w.view(np.int32), z, growth.trimming)
-        tree = growth.tree(data, index, signed, SignLeaves(min_points), seed)
-        leaf = _encoder(data, [tree], np.ones(1)).bits_of_bins(data.bins, n_jobs=data.n_jobs)[0]
+        tree, numbers = growth.tree(data, index, signed, SignLeaves(min_points), seed)
+        if numbers is None:
+            leaf = _encoder(data, [tree], np.ones(1)).bits_of_bins(data.bins, n_jobs=data.n_jobs)[0]
+        else:
+            leaf = tree.value[numbers] > 0
         alpha, wrong = _reweight(z, leaf, w, margin)
         if alpha > 0:
             trees.append(tree)

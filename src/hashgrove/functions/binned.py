@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.encoders.leaf_sums import DEEP
+from hashgrove.functions.leaf_numbers import UNKNOWN, find_others
 from hashgrove.functions.levels import KeptHistograms
 from hashgrove.functions.tree import Leaves, Tree, grow
 
@@ -43,9 +45,13 @@ class Growth:
 
     def tree(
         self, data: BinnedData, index: NDArray[np.uint32], values: NDArray[Any], leaves: Leaves, seed: np.uint64
-    ) -> Tree:
-        """One tree on the examples of one round."""
-        return grow(
+    ) -> tuple[Tree, NDArray[np.uint32] | None]:
+        """One tree on the examples of one round, and the number of the leaf of each row.
+
+        The numbers are None if the trees are not deep: encoders then find them as fast.
+        """
+        numbers = np.full(data.bins.shape[1], UNKNOWN) if self.max_depth > DEEP else None
+        tree = grow(
             data.bins,
             data.rows,
             index,
@@ -56,8 +62,12 @@ class Growth:
             subset=self.subset,
             seed=seed,
             memory=self.memory,
+            numbers=numbers,
             n_jobs=data.n_jobs,
         )
+        if numbers is not None:
+            find_others(data.bins, tree.feature, tree.threshold, tree.child, numbers, n_jobs=data.n_jobs)
+        return tree, numbers
 
 
 def node_tables(trees: list[Tree]) -> dict[str, NDArray[Any]]:

@@ -24,7 +24,7 @@ __all__ = ["BinnedData", "Boosted", "BoostedTrees"]
 
 MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
-DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
+DENSE = 48  # if a node draws one of so many features: then several of them lie in one cache line of the copy
 LEAST_UNIT = 1e-6  # of trees that say nothing, so that the linear score alone decides
 LEARNING_RATES = 0.3, 0.5  # below and from this number of rows
 LARGE_RATE = 0.7  # from this number of rows, for trees that have to learn everything themselves
@@ -197,6 +197,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         bins = bin_features(X, low, scale, n_jobs=n_jobs)
         by_row = (
             self.shape == "free"
+            and self.subset == "node"
             and self.max_depth >= DEEP
             and DENSE * (self.features_per_node or len(bins)) >= len(bins)
         )

@@ -37,7 +37,6 @@ LANES = 8  # features that share one pass over the examples and one histogram
 HISTOGRAM = 256 * LANES  # entries of a histogram: 256 bins for each of these features
 ADDITIONS_PER_TASK = 60_000  # with fewer additions (examples x features) a second thread does not pay
 LOW = 2**32 - 1  # the low half of a value
-LARGE = 1024  # examples of a node that are read feature by feature
 KEPT_BYTES = 2**26  # largest size of the histograms that are kept for the next level
 
 
@@ -190,25 +189,25 @@ def nodes_of_item(level, features, families, item):
 
 
 @kernel
-def fill_histogram(bins, rows, lanes, level, node, histogram):
+def fill_histogram(bins, gathered, lanes, level, node, histogram):
     """Write the sum of a node's values in each bin of feature lanes[q] to histogram[bin * 8 + q]. O(examples).
 
-    The examples of a node that is not large are far apart in ``bins``; they are read from ``rows``, if that is given.
+    The bins are read from ``gathered``, see `hashgrove.functions.gathered`, unless that is empty.
     """
     part = slice(level.starts[node], level.starts[node + 1])
-    if len(rows) > 0 and part.stop - part.start < LARGE:
-        _histogram_of_rows(rows, lanes, level.examples[part], level.values[part], histogram)
+    if len(gathered) > 0:
+        _gathered_histogram(gathered, level.values[part], histogram)
     else:
         _histogram(bins, lanes, level.examples[part], level.values[part], histogram)
 
 
 @kernel
-def _histogram_of_rows(rows, lanes, index, values, histogram):
+def _gathered_histogram(gathered, values, histogram):
     histogram[:] = 0
-    for t in range(np.uint64(len(index))):
-        row, value = rows[index[t]], values[t]
+    for t in range(np.uint64(len(values))):
+        value = values[t]
         for q in range(np.uint64(LANES)):
-            histogram[np.uint64(row[lanes[q]]) * np.uint64(LANES) + q] += value
+            histogram[np.uint64(gathered[t, q]) * np.uint64(LANES) + q] += value
 
 
 @kernel

@@ -60,10 +60,11 @@ def logistic_boosting(
         if scale == 0:  # every row is certain
             break
         leaves = NewtonLeaves(regularisation * scale / 2, min_hessian * scale / 2)
-        tree = shape.grow(data, index, values, leaves, seed)
+        tree, numbers = shape.grow(data, index, values, leaves, seed)
         shape.values(tree)[:] *= learning_rate
         trees.append(tree)
-        arguments = _leaf_numbers(data, shape, tree), shape.values(tree).astype(np.float32), z, w, F, g, half
+        digits = _leaf_numbers(data, shape, tree) if numbers is None else numbers[None]
+        arguments = digits, shape.values(tree).astype(np.float32), z, w, F, g, half
         tasks = [(*arguments, *rows) for rows in chunks(n, ROWS_PER_CHUNK)]
         wrong = sum(run_tasks(_add_leaves, tasks, n_jobs=data.n_jobs))
         if shape.growth.early_stopping and wrong == 0:
@@ -114,7 +115,8 @@ def _leaf_numbers(data: BinnedData, shape: Shape, tree: Any) -> NDArray[np.int16
 def _add_leaves(digits, values, y, w, F, g, half, first, last):
     """Add the leaves of a tree to F of the rows [first, last), and update their gradients.
 
-    ``digits`` is what `_leaf_numbers` gives. Returns the number of rows that F now gets wrong.
+    ``digits`` is what `_leaf_numbers` gives, or has the numbers themselves as its only row. Returns the number of rows
+    that F now gets wrong.
     """
     rows = slice(first, last)
     lowest, margins, signs = digits[0, rows], F[rows], y[rows]

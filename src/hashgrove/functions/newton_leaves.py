@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.functions.gathered import gathered_bins, room_for_gathered
 from hashgrove.functions.levels import (
     HISTOGRAM,
     LANES,
@@ -112,9 +113,9 @@ def gain_alone(total, regularisation):
 
 
 @kernel
-def fill_sums(bins, rows, lanes, level, node, sums):
+def fill_sums(bins, gathered, lanes, level, node, sums):
     """Write the sum of a node's values on the left of the stump at each (threshold, lane), in a histogram's order."""
-    fill_histogram(bins, rows, lanes, level, node, sums)
+    fill_histogram(bins, gathered, lanes, level, node, sums)
     for i in range(LANES, HISTOGRAM):
         sums[i] += sums[i - LANES]
 
@@ -132,19 +133,16 @@ def _split_gain(left_sum, total, regularisation, min_half, otherwise):
 
 @kernel
 def split_gains(sums, total, regularisation, min_half, otherwise, gains):
-    """Write the gain of each stump, from the sums on its left, or ``otherwise`` where a side has too little curvature.
-
-    Stumps at threshold 255, with nothing on their right, have no gain.
-    """
-    for i in range(HISTOGRAM - LANES):
+    """Write the gains of stumps with these sums on their left, ``otherwise`` where a side has too little curvature."""
+    for i in range(len(gains)):
         gains[i] = _split_gain(sums[i], total, regularisation, min_half, otherwise)
 
 
 @kernel
-def largest(gains, bits):
+def largest(bits):
     """Place of the first largest gain. Gains are not negative, so they have the order of their ``bits``, int64."""
     best = np.int64(-1)
-    for i in range(HISTOGRAM - LANES):
+    for i in range(len(bits)):
         best = max(best, bits[i])
     place = 0
     while bits[place] != best:
@@ -160,14 +158,16 @@ def _search(bins, rows, level, features, families, histograms, kept, stumps, reg
     both sides.
     """
     pair, gains, small = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), small_scratch(level)
+    room, current = room_for_gathered(rows, level, features), np.full(1, -1)
     for item in range(first, last):
         node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
-            n = small_sums(bins, rows, lanes, level, node, small)
+            n = small_sums(bins, gathered, lanes, level, node, small)
             _best_of_small(small, n, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
             continue
         sums = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_sums(bins, rows, lanes, level, node, sums)
+        fill_sums(bins, gathered, lanes, level, node, sums)
         _best_of_group(sums, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
@@ -176,11 +176,51 @@ def _search(bins, rows, level, features, families, histograms, kept, stumps, reg
 
 
 @kernel
+def _open_thresholds(sums, total, min_half):
+    """The thresholds [first, last) outside of which no stump leaves enough curvature on both sides.
+
+    The curvature on the left grows with the threshold, so both limits are found by bisection. Threshold 255, with
+    nothing on its right, is not among them.
+    """
+    half = halves(total)[1]
+    first, stop = 0, 255
+    while first < stop:
+        middle = (first + stop) // 2
+        if _extreme_half(sums, middle, 1.0) >= min_half:
+            stop = middle
+        else:
+            first = middle + 1
+    last, stop = first, 255
+    while last < stop:
+        middle = (last + stop) // 2
+        if half + _extreme_half(sums, middle, -1.0) < min_half:
+            stop = middle
+        else:
+            last = middle + 1
+    return first, last
+
+
+@kernel
+def _extreme_half(sums, threshold, sign):
+    """The largest of ``sign`` x half the curvature on the left of a threshold, over the lanes."""
+    found = -np.inf
+    for q in range(LANES):
+        found = max(found, sign * halves(sums[threshold * LANES + q])[1])
+    return found
+
+
+@kernel
 def _best_of_group(sums, lanes, totals, node, group, regularisation, min_half, gains, stumps):
     """Write the best stump on eight features."""
-    split_gains(sums, totals[node], regularisation, min_half, 0.0, gains)
-    place = largest(gains, gains.view(np.int64))
-    stumps.gains[node, group] = gains[place]
+    first, last = _open_thresholds(sums, totals[node], min_half)
+    place, gain = 0, 0.0
+    if first < last:
+        candidates = gains[first * LANES : last * LANES]
+        split_gains(sums[first * LANES :], totals[node], regularisation, min_half, 0.0, candidates)
+        best = largest(candidates.view(np.int64))
+        if candidates[best] > 0:
+            place, gain = first * LANES + best, candidates[best]
+    stumps.gains[node, group] = gain
     stumps.features[node, group] = lanes[place % LANES]
     stumps.thresholds[node, group] = place // LANES
     stumps.lefts[node, group] = sums[place]

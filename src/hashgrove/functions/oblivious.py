@@ -117,20 +117,21 @@ def _best_tests(
 def _search(bins, level, features, families, histograms, kept, best, regularisation, min_half, first, last):
     """Find the best test of the groups of features [first, last). O((examples visited + 256 nodes) x LANES) each."""
     n_families = len(families) - 1
-    pair, gains, rows = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), np.empty((0, 0), np.uint8)
-    total_gains = np.empty(HISTOGRAM, np.float64)
+    pair, gains = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM - LANES, np.float64)
+    gathered = np.empty((0, LANES), np.uint8)  # bins are read feature by feature
+    total_gains = np.empty(HISTOGRAM - LANES, np.float64)
     for group in range(first, last):
         total_gains[:] = 0
         for item in range(group * n_families, (group + 1) * n_families):
             node, sibling, _, lanes = nodes_of_item(level, features, families, item)
             sums = kept[node, group] if len(kept) > 0 else pair[0]
-            fill_sums(bins, rows, lanes, level, node, sums)
+            fill_sums(bins, gathered, lanes, level, node, sums)
             _add_gains(sums, level.totals[node], regularisation, min_half, gains, total_gains)
             if sibling >= 0:
                 of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
                 of_sibling[:] = histograms[level.parents[node], group] - sums
                 _add_gains(of_sibling, level.totals[sibling], regularisation, min_half, gains, total_gains)
-        place = largest(total_gains, total_gains.view(np.int64))
+        place = largest(total_gains.view(np.int64))
         best.gains[0, group] = total_gains[place]
         best.features[0, group] = features[0, group * LANES + place % LANES]
         best.thresholds[0, group] = place // LANES
@@ -140,7 +141,7 @@ def _search(bins, level, features, families, histograms, kept, best, regularisat
 def _add_gains(sums, total, regularisation, min_half, gains, total_gains):
     """Add the gains of one node: that of a leaf for tests that leave too little curvature on a side."""
     split_gains(sums, total, regularisation, min_half, gain_alone(total, regularisation), gains)
-    for i in range(HISTOGRAM - LANES):
+    for i in range(len(gains)):
         total_gains[i] += gains[i]
 
 

@@ -36,8 +36,8 @@ class Shape(Protocol):
         values: NDArray[np.int64],
         leaves: NewtonLeaves,
         seed: np.uint64,
-    ) -> Any:
-        """One tree on the examples of one round."""
+    ) -> tuple[Any, NDArray[np.uint32] | None]:
+        """One tree on the examples of one round; and the number of each row's value, or None if encoders find it."""
 
     def values(self, tree: Any) -> NDArray[np.float64]:
         """The values of a tree."""
@@ -66,8 +66,8 @@ class FreeShape:
         values: NDArray[np.int64],
         leaves: NewtonLeaves,
         seed: np.uint64,
-    ) -> Tree:
-        """One tree on the examples of one round."""
+    ) -> tuple[Tree, NDArray[np.uint32] | None]:
+        """One tree on the examples of one round; and the number of each row's value if the trees are deep."""
         return self.growth.tree(data, index, values, leaves, seed)
 
     def values(self, tree: Tree) -> NDArray[np.float64]:
@@ -100,9 +100,9 @@ class ObliviousShape:
         values: NDArray[np.int64],
         leaves: NewtonLeaves,
         seed: np.uint64,
-    ) -> ObliviousTree:
+    ) -> tuple[ObliviousTree, None]:
         """One tree on the examples of one round."""
-        return grow_oblivious(
+        tree = grow_oblivious(
             data.bins,
             index,
             values,
@@ -114,6 +114,7 @@ class ObliviousShape:
             memory=self.growth.memory,
             n_jobs=data.n_jobs,
         )
+        return tree, None
 
     def values(self, tree: ObliviousTree) -> NDArray[np.float64]:
         """The leaves of a tree."""

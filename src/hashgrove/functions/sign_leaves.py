@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.functions.gathered import gathered_bins, room_for_gathered
 from hashgrove.functions.levels import (
     HISTOGRAM,
     LANES,
@@ -66,14 +67,16 @@ class SignLeaves(NamedTuple):
 def _search(bins, rows, level, features, families, histograms, kept, stumps, first, last):
     """Find the stumps of the items [first, last). O((examples visited + 256) x LANES) per item."""
     pair, scratch, small = np.empty((2, HISTOGRAM), np.int32), np.empty((3, LANES), np.int32), small_scratch(level)
+    room, current = room_for_gathered(rows, level, features), np.full(1, -1)
     for item in range(first, last):
         node, sibling, group, lanes = nodes_of_item(level, features, families, item)
+        gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
-            n = small_sums(bins, rows, lanes, level, node, small)
+            n = small_sums(bins, gathered, lanes, level, node, small)
             _best_of_small(small, n, lanes, level.totals, node, group, stumps)
             continue
         histogram = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_histogram(bins, rows, lanes, level, node, histogram)
+        fill_histogram(bins, gathered, lanes, level, node, histogram)
         _best_of_group(histogram, lanes, level.totals, node, group, scratch, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]

@@ -13,7 +13,7 @@ from hashgrove.runtime.compiling import kernel
 
 __all__ = ["is_small", "small_scratch", "small_sums"]
 
-SMALL = 64  # examples; from here on a histogram is as fast
+SMALL = 20  # examples; from here on a histogram is as fast
 
 
 @kernel
@@ -30,10 +30,10 @@ def small_scratch(level):
 
 
 @kernel
-def small_sums(bins, rows, lanes, level, node, scratch):
+def small_sums(bins, gathered, lanes, level, node, scratch):
     """Write the bins of a node's n examples, and the sums of the values up to each of these bins; returns n.
 
-    ``bins`` and ``rows`` are those of `hashgrove.functions.levels.search_level`. Example t of the node is in bin
+    ``bins`` and ``gathered`` are those of `hashgrove.functions.levels.fill_histogram`. Example t of the node is in bin
     ``places[q, t]`` of feature lanes[q], and ``sums[q, t]`` is what a stump with this threshold has on its left; both
     are parts of ``scratch``. O(n^2), in vector instructions.
     """
@@ -43,7 +43,7 @@ def small_sums(bins, rows, lanes, level, node, scratch):
     n = np.uint64(len(examples))
     for t in range(n):
         for q in range(LANES):
-            places[q, t] = rows[examples[t], lanes[q]] if len(rows) > 0 else bins[lanes[q], examples[t]]
+            places[q, t] = gathered[t, q] if len(gathered) > 0 else bins[lanes[q], examples[t]]
     for q in range(LANES):
         of_lane, sums_of_lane = places[q], sums[q]
         for t in range(n):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.functions.leaf_numbers import number_leaves
 from hashgrove.functions.levels import LANES, LOW, KeptHistograms, OpenNodes, Stumps, partition
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.streams import draw, stream
@@ -79,6 +80,7 @@ def grow(
     subset: str,
     seed: np.uint64,
     memory: KeptHistograms,
+    numbers: NDArray[np.uint32] | None = None,
     n_jobs: int | None = None,
 ) -> Tree:
     """Grow a tree on examples that have values.
@@ -101,6 +103,8 @@ def grow(
         Seed of the features that are drawn.
     memory : KeptHistograms
         Memory that may be used for other trees before and after.
+    numbers : uint32 array of shape (n,) or None
+        Where the number of the leaf of each example is written, if that is wanted.
     """
     capacity = min(2 ** (max_depth + 1) - 1, 2 * len(index) + 1)
     nodes = Nodes(*(np.zeros(capacity, dtype) for dtype in (np.uint32, np.uint8, np.uint32, np.int64)))
@@ -127,7 +131,10 @@ def grow(
         )
         chosen = leaves.choose(stumps, level.totals)
         n_nodes, *tables = _split(bins, level, stumps, chosen, is_last, *limits, n_nodes, nodes)
-        level = OpenNodes(*tables)
+        following = OpenNodes(*tables)
+        if numbers is not None:
+            number_leaves(bins, level, nodes.feature, nodes.threshold, nodes.child, following.nodes, numbers)
+        level = following
     used = slice(n_nodes)
     value = leaves.leaf_values(nodes.total[used])
     value[nodes.child[used] > 0] = 0

@@ -1,0 +1,62 @@
+"""The leaves of training rows in a deep tree, known from its growth, are those that a walk through the tree finds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive
+from hashgrove.functions.binned import BinnedData, Growth
+from hashgrove.functions.newton_leaves import NewtonLeaves
+from hashgrove.functions.sign_leaves import SignLeaves
+
+N_FEATURES = 5
+
+
+def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, seed=0, n_jobs=1):
+    """The bins, a tree on a share of the rows, and the numbers of the leaves of all rows."""
+    rng = np.random.default_rng(seed)
+    bins = rng.integers(0, n_bins, (N_FEATURES, n)).astype(np.uint8)
+    index = np.flatnonzero(rng.random(n) < share).astype(np.uint32)
+    values = rng.choice(np.array([-30, -20, 20, 30], np.int32), len(index))
+    leaves = SignLeaves(2)
+    if kind == "newton":
+        values = (values.astype(np.int64) << 32) + rng.integers(0, 20, len(index))
+        leaves = NewtonLeaves(10.0, 30.0)
+    growth = Growth(
+        max_depth=max_depth,
+        n_features=3,
+        subset="node",
+        trimming=0.1,
+        early_stopping=False,
+        seeds=np.zeros(0, np.uint64),
+    )
+    data = BinnedData(bins, np.zeros(N_FEATURES), np.ones(N_FEATURES), n_jobs)
+    return bins, *growth.tree(data, index, values, leaves, np.uint64(seed))
+
+
+@pytest.mark.parametrize("kind", ["sign", "newton"])
+@settings(deadline=None, max_examples=30)
+@given(
+    max_depth=st.integers(7, 20),
+    n_bins=st.sampled_from([1, 2, 256]),
+    share=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_numbers_against_a_walk_through_the_tree(kind, max_depth, n_bins, share, seed):
+    bins, tree, numbers = grown(kind, max_depth, n_bins=n_bins, share=share, seed=seed)
+    expected = [naive.leaf_of(row, 0, tree.feature, tree.threshold, tree.child) for row in bins.T]
+    np.testing.assert_array_equal(numbers, expected)
+
+
+@pytest.mark.parametrize("kind", ["sign", "newton"])
+def test_numbers_are_the_same_at_any_number_of_threads(kind):
+    _, tree, numbers = grown(kind, 12, n=40_000, n_jobs=1)
+    _, other_tree, other_numbers = grown(kind, 12, n=40_000, n_jobs=3)
+    assert len(tree.value) > 127
+    np.testing.assert_array_equal(numbers, other_numbers)
+    np.testing.assert_array_equal(tree.value, other_tree.value)
+
+
+def test_the_rows_of_trees_that_are_not_deep_have_no_numbers():
+    assert grown("newton", 6)[-1] is None
