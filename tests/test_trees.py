@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from hashgrove import BoostedTrees
 from hashgrove.encoders.binning import bin_features, fit_bins
 from hashgrove.encoders.trees import MAX_VOTES, Trees
 from hashgrove.functions.adaboost import _trim
-from hashgrove.functions.levels import KeptHistograms
+from hashgrove.functions.levels import SEARCH_COST, KeptHistograms, _equal_shares
 from hashgrove.functions.sign_leaves import SignLeaves
 from hashgrove.functions.tree import grow
-from naive import adaboost, stump, tree_predictions, trees_scores, trimmed
+from naive import adaboost, equal_shares, stump, tree_predictions, trees_scores, trimmed
 
 
 def data(seed, n=60, d=5, n_bins=256):
@@ -164,6 +165,16 @@ def test_trees_are_the_same_at_any_number_of_threads(subset):
     )
     for a, b in zip(one, two, strict=True):
         assert (a == b).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("n_shares", [1, 2, 3, 8])
+def test_threads_get_equal_shares_of_a_level(shared, n_shares):
+    costs, n_groups = np.array([3, 50_000, 700, 1]), 5
+    of_items = (np.tile(costs, n_groups) if shared else np.repeat(costs, n_groups)) + SEARCH_COST
+    cuts = _equal_shares(costs, n_groups, shared, n_shares)
+    assert cuts.tolist() == equal_shares(of_items, n_shares)
+    assert max(of_items[a:b].sum() for a, b in pairwise(cuts)) <= of_items.sum() / n_shares + of_items.max()
 
 
 @pytest.mark.parametrize("trimming", [0.0, 0.1, 0.5])

@@ -22,7 +22,7 @@ from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["BinnedTrees", "check_nodes", "check_pointers", "joined_pointers"]
 
-BINNED_PER_CHUNK = 2**14
+VISITS_PER_CHUNK = 2**20  # rows x trees; with fewer a second thread does not pay
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,8 @@ class BinnedTrees(Encoder):
         n = bins.shape[1]
         sums = np.empty((self.n_bits, n), np.int16)
         flat, forest = bins.reshape(-1), self._forest(n)
-        tasks = [(flat, n, TILE, start, stop, forest, sums) for start, stop in chunks(n, BINNED_PER_CHUNK)]
+        rows_per_chunk = max(VISITS_PER_CHUNK // int(self.bit_ptr[-1]) // TILE, 1) * TILE
+        tasks = [(flat, n, TILE, start, stop, forest, sums) for start, stop in chunks(n, rows_per_chunk)]
         run_tasks(type(self).sum_trees, tasks, n_jobs=n_jobs)
         return sums
 

@@ -36,6 +36,7 @@ __all__ = [
 LANES = 8  # features that share one pass over the examples and one histogram
 HISTOGRAM = 256 * LANES  # entries of a histogram: 256 bins for each of these features
 ADDITIONS_PER_TASK = 60_000  # with fewer additions (examples x features) a second thread does not pay
+SEARCH_COST = 512  # to search the histograms of a family takes as long as to add so many examples
 LOW = 2**32 - 1  # the low half of a value
 KEPT_BYTES = 2**26  # largest size of the histograms that are kept for the next level
 
@@ -137,13 +138,27 @@ def search_level(
     if n_threads == 1 or costs.sum() * features.shape[1] < ADDITIONS_PER_TASK:
         search(*arguments, 0, n_items)
     else:
-        of_families = costs + 2 * 256
-        shared = len(features) == 1
-        work = np.cumsum(np.tile(of_families, n_groups) if shared else np.repeat(of_families, n_groups))
-        shares = work[-1] * np.arange(1, 2 * n_threads) / (2 * n_threads)
-        cuts = [0, *np.searchsorted(work, shares).tolist(), n_items]
-        run_tasks(search, [(*arguments, a, b) for a, b in pairwise(cuts) if a < b], n_jobs=n_threads)
+        cuts = _equal_shares(costs, n_groups, len(features) == 1, n_threads)
+        run_tasks(search, [(*arguments, a, b) for a, b in pairwise(cuts.tolist()) if a < b], n_jobs=n_threads)
     return stumps, kept
+
+
+@kernel
+def _equal_shares(costs, n_groups, shared, n_shares):
+    """Divide the items of a level, in the order of `nodes_of_item`, into shares of about equal work; returns the cuts.
+
+    ``costs`` has the examples to visit for each family. Share s has the items from cuts[s] to cuts[s + 1].
+    """
+    n_families = len(costs)
+    n_items, total = n_families * n_groups, (costs.sum() + SEARCH_COST * n_families) * n_groups
+    cuts = np.full(n_shares + 1, n_items, np.int64)
+    done, share = np.int64(0), 0
+    for item in range(n_items):
+        while done * n_shares >= total * share:
+            cuts[share] = item
+            share += 1
+        done += costs[item % n_families if shared else item // n_groups] + SEARCH_COST
+    return cuts
 
 
 @kernel

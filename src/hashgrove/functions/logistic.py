@@ -25,7 +25,7 @@ from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["logistic_boosting"]
 
-ROWS_PER_CHUNK = 2**14
+ROWS_PER_CHUNK = 2**16  # with fewer rows a second thread does not pay
 RADIX = 128  # a digit is a leaf of one byte
 BLOCK = 1024  # rows whose probabilities are computed together
 MASS = float(2**30)  # of the gradients of one round, in fixed point
