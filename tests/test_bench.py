@@ -125,6 +125,11 @@ class TestTables:
         assert {int(number) for number in re.findall(r"Table (\d+)", places)} == set(range(1, 11))
         assert {int(number) for number in re.findall(r"Figure (\d+)", places)} == set(range(2, 9))  # 1 has photographs
 
+    def test_what_the_paper_says_is_checked_by_its_own_measures(self):
+        of_paper = [claim for claim in TABLES.claims if TABLES.experiments[claim.experiment].is_in_paper]
+        assert len(of_paper) > 15
+        assert not [claim.says for claim in of_paper if f"paper_{claim.measure}" in MEASURES]
+
     @pytest.mark.parametrize(
         ("method", "row", "settings"),
         [
