@@ -76,6 +76,14 @@ experiment = "first"
 measure = "map"
 pairs = [["ITQ", "LSH"]]
 """
+TWO_MORE = '{ name = "ITQ", method = "itq", bits = 16, n_train = 200 }, { name = "random"'
+OUR_CLAIM = """
+[[claims]]
+says = "Rotations help"
+experiment = "second"
+measure = "map"
+pairs = [["ITQ", "random"]]
+"""
 PAPER = """
 [first.DIGITS]
 "ITQ" = { n_train = 200, map = 0.5, fit_seconds = 100 }
@@ -116,6 +124,11 @@ class TestTables:
         places = " ".join(of for _, _, of, _ in list_experiments())
         assert {int(number) for number in re.findall(r"Table (\d+)", places)} == set(range(1, 11))
         assert {int(number) for number in re.findall(r"Figure (\d+)", places)} == set(range(2, 9))  # 1 has photographs
+
+    def test_what_the_paper_says_is_checked_by_its_own_measures(self):
+        of_paper = [claim for claim in TABLES.claims if TABLES.experiments[claim.experiment].is_in_paper]
+        assert len(of_paper) > 15
+        assert not [claim.says for claim in of_paper if f"paper_{claim.measure}" in MEASURES]
 
     @pytest.mark.parametrize(
         ("method", "row", "settings"),
@@ -444,6 +457,16 @@ class TestReport:
         assert "| [Small](page/first.md) | Table 0 | 2 of 2 | 1 of 1 |" in front
         assert "[All results](../page.md)" in first
 
+    def test_the_front_page_begins_with_the_claims(self, finished, tmp_path):
+        text = SMALL.replace('of = "Table 1"', 'of = "not in the paper"').replace('{ name = "random"', TWO_MORE)
+        text += OUR_CLAIM
+        (front, *_), _ = self.pages(load_tables(write(tmp_path, text)), finished[0], tmp_path)
+        headings = re.findall("^## (.*)", front, flags=re.MULTILINE)
+        assert headings[:4] == ["What the paper says", "What we say", "Ours and the best rival", "Experiments"]
+        theirs, ours = (front.split(f"## {title}")[1] for title in headings[:2])
+        assert theirs.index("| [ITQ beats LSH](page/first.md) | MAP | yes | +0.") < theirs.index("## What we say")
+        assert "| [Rotations help](page/second.md) | MAP | yes | +0." in ours
+
     def test_pictures_are_small_valid_and_always_the_same(self, small, finished, tmp_path):
         _, pictures = self.pages(small, finished[0], tmp_path)
         assert [path.name for path in pictures] == ["overview.svg", "first-digits.svg"]
@@ -454,6 +477,24 @@ class TestReport:
             assert not [value for value in values if re.search(r"\d\.\d\d", value)]  # one decimal is enough
         assert "ITQ (0." in texts[1]
         assert [path.read_text() for path in self.pages(small, finished[0], tmp_path)[1]] == texts
+
+    @pytest.mark.parametrize(
+        ("same", "figures", "legend"),
+        [
+            ("DIGITS", "precision = 0.5", ">the paper<"),
+            ("DIGITS", "paper_map = 0.5", ">the paper<"),
+            ("OTHER", "fit_seconds = 9, paper_map = 0.5", ">the paper, on DIGITS<"),
+            ("DIGITS", "pr_area = 0.5", None),
+        ],
+    )
+    def test_the_papers_points_are_beside_ours(self, finished, tmp_path, same, figures, legend):
+        text = SMALL.replace('measures = ["map", "fit_seconds"]', 'measures = ["map", "paper_map"]')
+        (tmp_path / "paper.toml").write_text(f'[first.DIGITS]\n"ITQ" = {{ {figures} }}\n')
+        path = write(tmp_path, text.replace('is = ["DIGITS"]', f'is = ["{same}"]'))
+        _, pictures = self.pages(load_tables(path, paper=tmp_path / "paper.toml"), finished[0], tmp_path)
+        picture = next(path for path in pictures if path.name == "first-digits.svg").read_text()
+        assert re.findall(">the paper[^']*?<", picture) == ([] if legend is None else [legend])
+        assert ">the paper's MAP<" in picture
 
     def test_what_was_not_run_leaves_the_table_and_is_named(self, small, finished, tmp_path):
         lsh = next(path for path in finished[0].iterdir() if ".lsh." in path.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from hashgrove.bench.headlines import Standing
+from hashgrove.bench.measures import MEASURES
 from hashgrove.bench.records import Records
 from hashgrove.bench.specs import Cell, Tables
 from hashgrove.storage.atomic import atomic_write
@@ -48,30 +49,36 @@ def draw_experiments(tables: Tables, records: Records, folder: Path) -> dict[tup
             runs = [(cell, records.done(cell)[0]) for cell in cells if records.figures(cell, "map")]
             if len(runs) > 1:
                 drawn[experiment.name, name] = folder / f"{experiment.name}-{name}.svg"
-                _draw_curves(runs, drawn[experiment.name, name])
+                has_papers = any(records.figures(cell, "paper_map") for cell in cells)
+                _draw_curves(runs, drawn[experiment.name, name], measure="paper_map" if has_papers else "map")
     return drawn
 
 
-def _draw_curves(runs: Sequence[tuple[Cell, dict[str, Any]]], path: Path) -> None:
-    """Draw precision at K, precision over recall, and MAP over training time."""
+def _draw_curves(runs: Sequence[tuple[Cell, dict[str, Any]]], path: Path, *, measure: str) -> None:
+    """Draw precision at K, precision over recall, and a measure over training time, with the paper's points."""
     with rc_context(SETTINGS):
         figure = Figure(figsize=(11, 3.4), layout="constrained")
         top, recall, times = figure.subplots(1, 3)
+        has_papers = False
         for number, (cell, record) in enumerate(runs):
             curves, measures = record["curves"], record["measures"]
+            value = f" ({measures[measure]:.3f})" if measure in measures else ""
             style: dict[str, Any] = {
                 "color": COLOURS[number % len(COLOURS)],
                 "linestyle": "-" if number < len(COLOURS) else "--",
-                "label": f"{cell.row} ({measures['map']:.3f})",
+                "label": cell.row + value,
             }
             depths, precision = _thinned(np.log(curves["depths"]), curves["precision"])
             top.plot(np.exp(depths), precision, **style)
             recall.plot(*_thinned(curves["recall"], curves["recall_precision"]), **style)
-            if "fit_seconds" in measures:  # vectors need no training
-                times.plot([measures["fit_seconds"]], [measures["map"]], "o", color=style["color"])
+            if "fit_seconds" in measures and value:  # vectors need no training
+                times.plot([measures["fit_seconds"]], [measures[measure]], "o", color=style["color"])
+            for axes, point in ((top, _papers_precision(cell)), (times, _papers_point(cell, measures, measure))):
+                axes.plot(*point, "x", color=style["color"], markersize=7)
+                has_papers = has_papers or bool(point[0])
         top.set(xscale="log", xlabel="K, items retrieved", ylabel="precision among the first K")
         recall.set(xlabel="recall", ylabel="precision", xlim=(0, 1), xticks=TICKS)
-        times.set(xscale="log", xlabel="training (s)", ylabel="MAP")
+        times.set(xscale="log", xlabel="training (s)", ylabel=MEASURES[measure].title)
         for axes in (top, recall, times):
             axes.set(ylim=(0, 1), yticks=TICKS)
             axes.minorticks_off()
@@ -79,8 +86,25 @@ def _draw_curves(runs: Sequence[tuple[Cell, dict[str, Any]]], path: Path) -> Non
             axes.spines[["top", "right"]].set_visible(False)
         for axes in (top, times):
             axes.xaxis.set_major_formatter("{x:g}")  # a plain number instead of a power of ten
-        figure.legend(*top.get_legend_handles_labels(), loc="outside right upper", frameon=False, title="(MAP)")
+        handles, labels = top.get_legend_handles_labels()
+        if has_papers:
+            cell = runs[0][0]
+            handles += times.plot([], [], "x", color="black", markersize=7)
+            labels.append("the paper" if cell.is_paper_data else f"the paper, on {cell.paper_data}")
+        title = f"({MEASURES[measure].title})"
+        figure.legend(handles, labels, loc="outside right upper", frameon=False, title=title)
         save_svg(figure, path)
+
+
+def _papers_precision(cell: Cell) -> tuple[list[float], list[float]]:
+    """Return the paper's precision among the first 100 items, as a point of the curve; empty if it has none."""
+    return ([100.0], [cell.paper["precision"]]) if "precision" in cell.paper else ([], [])
+
+
+def _papers_point(cell: Cell, ours: Mapping[str, float], measure: str) -> tuple[list[float], list[float]]:
+    """Return the paper's training time (ours, where it has none) and its figure; empty if it has no figure."""
+    seconds = cell.paper.get("fit_seconds", ours.get("fit_seconds"))
+    return ([], []) if measure not in cell.paper or seconds is None else ([seconds], [cell.paper[measure]])
 
 
 def _thinned(x: Any, y: Any) -> tuple[Any, Any]:

@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = ["Cell", "Claim", "DataChoice", "Experiment", "Headline", "Spec", "Tables"]
 
+NOT_IN_PAPER = "not in the paper"  # how `of` begins
+
 
 @dataclass(frozen=True)
 class DataChoice:
@@ -127,6 +129,11 @@ class Experiment:
     measures: tuple[str, ...]
     note: str
     cells: tuple[Cell, ...]
+
+    @property
+    def is_in_paper(self) -> bool:
+        """Whether the paper has this table or figure."""
+        return not self.of.startswith(NOT_IN_PAPER)
 
     def by_data(self) -> dict[str, list[Cell]]:
         """Return the cells of each data set, by its name."""
