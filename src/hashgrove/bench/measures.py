@@ -6,6 +6,7 @@ import resource
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ class Outcome:
 
     ``history`` has the record of each bit, and is empty for methods that keep none; ``codewords`` are the codes of the
     classes that were trained on, if the method has them. ``margins`` say how sure the hasher is of each bit of each
-    query; ``by_margins`` is the report with the bits of a query weighted by them, and ``by_paper`` the report by the
-    paper's protocol.
+    query. ``truth`` has the arguments of `evaluate` that all reports share, and ``by_paper`` is the report by
+    the paper's protocol.
     """
 
     spec: Spec
@@ -41,11 +42,16 @@ class Outcome:
     codes: NDArray[np.uint8]
     queries: NDArray[np.uint8]
     margins: NDArray[Any]
+    truth: Mapping[str, Any]
     report: Report
-    by_margins: Report
     by_paper: Report
     fit_seconds: float
     encode_seconds: float
+
+    @cached_property
+    def by_margins(self) -> Report:
+        """The report with the bits of a query weighted by its margins."""
+        return evaluate(self.codes, self.queries, weights=self.margins, **self.truth)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ class Measure:
     """How a figure is computed, shown and compared.
 
     ``of`` computes it from an `Outcome`; None means that the measure does not apply to the run. ``is_paper`` marks the
-    measures that only the paper's figures have; a stored run without them was done before they were known.
+    measures that only the paper's figures have; a stored run without them was done before they were known. A measure
+    that ``is_slow`` ranks by weighted bits and is computed only if a table shows it.
     """
 
     title: str
@@ -62,11 +69,12 @@ class Measure:
     lower_is_better: bool = False
     is_time: bool = False
     is_paper: bool = False
+    is_slow: bool = False
 
 
-def measured(outcome: Outcome) -> dict[str, float]:
-    """Compute all measures that apply to a run."""
-    values = {name: measure.of(outcome) for name, measure in MEASURES.items()}
+def measured(outcome: Outcome, shown: Container[str]) -> dict[str, float]:
+    """Compute the measures that apply to a run, those that are slow only if they are ``shown``."""
+    values = {name: measure.of(outcome) for name, measure in MEASURES.items() if name in shown or not measure.is_slow}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -129,9 +137,9 @@ MEASURES: Mapping[str, Measure] = {
     "macro_map": Measure("macro MAP", lambda o: o.report.macro_map),
     "distinct": Measure("distinct codes", lambda o: float(o.report.n_distinct), digits=0),
     "pr_area": Measure("PR area", lambda o: o.report.pr_area),
-    "map_by_margins": Measure("MAP by margins", lambda o: o.by_margins.map),
-    "precision_by_margins": Measure("precision@100 by margins", lambda o: o.by_margins.precision_at_k),
-    "labelled_map": Measure("MAP, labelled database", _labelled_map),
+    "map_by_margins": Measure("MAP by margins", lambda o: o.by_margins.map, is_slow=True),
+    "precision_by_margins": Measure("precision@100 by margins", lambda o: o.by_margins.precision_at_k, is_slow=True),
+    "labelled_map": Measure("MAP, labelled database", _labelled_map, is_slow=True),
     "knn_error": Measure("50-NN error", lambda o: o.report.knn_error, lower_is_better=True),
     "svm_error": Measure("SVM error", _svm_error, lower_is_better=True),
     "objective": Measure("objective", _over_bits(lambda bits: bits[-1].objective), lower_is_better=True),

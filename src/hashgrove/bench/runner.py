@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class Job:
         Why it failed or was not run.
     key, fingerprint : str
         Hash of the run and of its data; empty if the data are missing.
+    shown : set of str
+        The measures that a table, also of another experiment, shows of the run.
     """
 
     spec: Spec
@@ -52,6 +54,7 @@ class Job:
     reason: str = ""
     key: str = ""
     fingerprint: str = ""
+    shown: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -99,8 +102,12 @@ def plan(
         if cells is not None and cell.name not in cells:
             continue
         spec = quick_spec(cell.spec) if quick else cell.spec
-        job = jobs.setdefault(json.dumps(spec.to_dict(), sort_keys=True), Job(spec, []))
+        job = jobs.setdefault(_text(spec), Job(spec, []))
         job.cells.append(cell)
+    for cell in _cells(["all"], tables):
+        spec = quick_spec(cell.spec) if quick else cell.spec
+        if _text(spec) in jobs:
+            jobs[_text(spec)].shown.update(cell.measures)
     fingerprints: dict[str, str] = {}
     for job in jobs.values():
         missing = _what_is_missing(job.spec, root)
@@ -119,6 +126,10 @@ def plan(
         elif record is not None and not retry:
             job.state, job.reason = FAILED, record["error"]
     return list(jobs.values())
+
+
+def _text(spec: Spec) -> str:
+    return json.dumps(spec.to_dict(), sort_keys=True)
 
 
 def _cells(names: Iterable[str], tables: Tables) -> list[Cell]:
@@ -223,7 +234,7 @@ def _grouped(jobs: Iterable[Job]) -> list[list[Job]]:
 
 def _order(group: list[Job]) -> dict[str, Any]:
     """What a worker has to know about runs that share a fit, besides what all runs have in common."""
-    runs = [{"key": job.key, "cell": job.spec.to_dict()} for job in group]
+    runs = [{"key": job.key, "cell": job.spec.to_dict(), "shown": sorted(job.shown)} for job in group]
     return {"runs": runs, "fingerprint": group[0].fingerprint}
 
 
