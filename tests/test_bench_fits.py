@@ -142,7 +142,7 @@ class TestRun:
     def test_records_are_those_of_separate_runs(self, records):
         for record in records.values():
             spec = Spec(**record["cell"])
-            alone = measure(spec, split(load("digits"), spec, seed=0), seed=0, n_jobs=1)
+            alone = measure(spec, split(load("digits"), spec, seed=0), seed=0, n_jobs=1, slow=record["slow"])
             assert record["measures"].keys() == alone["measures"].keys()
             for name in record["measures"].keys() - NOT_RESULTS:
                 assert record["measures"][name] == alone["measures"][name], name

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hashgrove.bench.fits import shared_fit
-from hashgrove.bench.measures import lacking
+from hashgrove.bench.measures import lacking, slow_among
 from hashgrove.bench.methods import missing_package
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import FORMAT, Store, run_key
@@ -38,6 +38,8 @@ class Job:
     ----------
     spec : Spec
     cells : list of Cell
+    slow : list of str
+        Slow measures that some experiment shows of this run.
     state : {"to do", "done", "kept", "failed", "not run"}
         ``kept``: an earlier suite has done it; ``not run``: it cannot be done on this machine.
     reason : str
@@ -48,6 +50,7 @@ class Job:
 
     spec: Spec
     cells: list[Cell]
+    slow: list[str] = field(default_factory=list)
     state: str = TO_DO
     reason: str = ""
     key: str = ""
@@ -93,13 +96,16 @@ def plan(
 ) -> list[Job]:
     """List the runs of these experiments with their present states; see `run` for the parameters."""
     jobs: dict[str, Job] = {}
+    shown: dict[str, set[str]] = {}  # the measures that any experiment shows of a run
+    for cell in _cells(["all"], tables):
+        shown.setdefault(_text_of(cell, quick), set()).update(cell.measures)
     for cell in _cells(names, tables):
         if dataset not in (None, cell.data.name) or only not in (None, cell.spec.method):
             continue
         if cells is not None and cell.name not in cells:
             continue
-        spec = quick_spec(cell.spec) if quick else cell.spec
-        job = jobs.setdefault(json.dumps(spec.to_dict(), sort_keys=True), Job(spec, []))
+        text = _text_of(cell, quick)
+        job = jobs.setdefault(text, Job(Spec(**json.loads(text)), [], slow_among(shown[text])))
         job.cells.append(cell)
     fingerprints: dict[str, str] = {}
     for job in jobs.values():
@@ -114,11 +120,16 @@ def plan(
         job.key = run_key(job.spec, fingerprint=job.fingerprint, seed=seed)
         record = store.find(job.key, job.spec)
         if record is not None and record["status"] == "done":
-            incomplete = any(lacking(cell.measures, record["measures"]) for cell in job.cells)
-            job.state = TO_DO if incomplete else KEPT
+            found, slow = record["measures"], record.get("slow")
+            job.state = TO_DO if any(lacking(cell.measures, found, slow=slow) for cell in job.cells) else KEPT
         elif record is not None and not retry:
             job.state, job.reason = FAILED, record["error"]
     return list(jobs.values())
+
+
+def _text_of(cell: Cell, quick: bool) -> str:
+    """Return the spec of a cell's run as text: the same for cells that share a run."""
+    return json.dumps((quick_spec(cell.spec) if quick else cell.spec).to_dict(), sort_keys=True)
 
 
 def _cells(names: Iterable[str], tables: Tables) -> list[Cell]:
@@ -223,7 +234,7 @@ def _grouped(jobs: Iterable[Job]) -> list[list[Job]]:
 
 def _order(group: list[Job]) -> dict[str, Any]:
     """What a worker has to know about runs that share a fit, besides what all runs have in common."""
-    runs = [{"key": job.key, "cell": job.spec.to_dict()} for job in group]
+    runs = [{"key": job.key, "cell": job.spec.to_dict(), "slow": job.slow} for job in group]
     return {"runs": runs, "fingerprint": group[0].fingerprint}
 
 

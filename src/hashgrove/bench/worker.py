@@ -11,13 +11,14 @@ import json
 import platform
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from hashgrove import __version__
 from hashgrove.bench.fits import Fit
-from hashgrove.bench.measures import Outcome, measured, peak_memory_gb
+from hashgrove.bench.measures import MEASURES, Outcome, measured, peak_memory_gb, slow_among
 from hashgrove.bench.methods import QUANTISER, REAL_VALUED
 from hashgrove.bench.results import FORMAT, Store
 from hashgrove.bench.specs import Spec
@@ -47,7 +48,7 @@ def _carry_out(order: dict[str, Any]) -> None:
     first = next(iter(specs.values()))
     data = load(first.dataset, root=order["root"], **first.options)
     fit = None if first.method in REAL_VALUED else Fit(first, split(data, first, seed=seed), seed=seed, n_jobs=n_jobs)
-    for key, spec in specs.items():
+    for (key, spec), run in zip(specs.items(), order["runs"], strict=True):
         record = {
             "format": FORMAT,
             "key": key,
@@ -55,7 +56,7 @@ def _carry_out(order: dict[str, Any]) -> None:
             "cell": spec.to_dict(),
             "seed": seed,
             "fingerprint": order["fingerprint"],
-            **measure(spec, split(data, spec, seed=seed), seed=seed, n_jobs=n_jobs, fit=fit),
+            **measure(spec, split(data, spec, seed=seed), seed=seed, n_jobs=n_jobs, fit=fit, slow=run["slow"]),
             **({} if spec.bits == first.bits else {"fit_of": first.bits}),
             "versions": {"hashgrove": __version__, **{package: version(package) for package in PACKAGES}},
             "machine": machine(),
@@ -65,8 +66,13 @@ def _carry_out(order: dict[str, Any]) -> None:
         store.write(record, spec)
 
 
-def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None, fit: Fit | None = None) -> dict[str, Any]:
-    """Train unless there is a fit, encode and evaluate; return the sizes of the data, measures, curves and protocol."""
+def measure(
+    spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None, fit: Fit | None = None, slow: list[str] | None = None
+) -> dict[str, Any]:
+    """Train unless there is a fit, encode and evaluate; return the sizes of the data, measures, curves and protocol.
+
+    ``slow`` names the slow measures to compute; None means all.
+    """
     sizes = {
         "n_train": len(data.train),
         "n_database": len(data.y_database),
@@ -85,7 +91,8 @@ def measure(spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None, fit: Fi
     else:
         fit = Fit(spec, data, seed=seed, n_jobs=n_jobs) if fit is None else fit
         outcome = _outcome(spec, data, fit, seed=seed, n_jobs=n_jobs)
-        found = {"measures": measured(outcome), **_curves(outcome.report)}
+        slow = slow_among(MEASURES) if slow is None else slow
+        found = {"measures": measured(outcome, slow), "slow": slow, **_curves(outcome.report)}
     return {"data": sizes, **found}
 
 
@@ -111,7 +118,7 @@ def _outcome(spec: Spec, data: Dataset, fit: Fit, *, seed: int, n_jobs: int | No
         queries=queries,
         margins=margins,
         report=evaluate(FlatIndex(codes), queries, **truth),
-        by_margins=evaluate(FlatIndex(codes), queries, weights=margins, **truth),
+        by_margins=cache(lambda: evaluate(FlatIndex(codes), queries, weights=margins, **truth)),
         by_paper=evaluate(FlatIndex(codes), queries, protocol=PAPER_PROTOCOL, knn=None, **truth),
         fit_seconds=fit.seconds(spec.bits),
         encode_seconds=database_seconds + query_seconds,
