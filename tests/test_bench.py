@@ -296,6 +296,30 @@ class TestRun:
         states = {job.spec.method: job.state for job in plan(["all"], store=Store(tmp_path / "r"), tables=tables)}
         assert states == {"lsh": "to do", "itq": "kept"}  # only the row with LSH shows the measure
 
+    def test_a_slow_measure_is_only_computed_where_it_is_shown(self, finished, tmp_path):
+        slow = {"map_by_margins", "precision_by_margins", "labelled_map"}
+        text = SMALL.replace('measures = ["map"]', 'measures = ["map_by_margins"]')
+        tables, store = load_tables(write(tmp_path, text)), Store(tmp_path / "r")
+        for record in Store(finished[0]):
+            assert not slow & record["measures"].keys()
+            store.write(record, Spec(**record["cell"]))
+        states = {job.spec.method: job.state for job in plan(["all"], store=store, tables=tables)}
+        assert states == {"lsh": "to do", "itq": "kept"}
+        assert {job.state for job in plan(["first"], store=store, tables=tables)} == {"kept"}, "it is not shown there"
+        run(["second"], tables=tables, results=tmp_path / "r", n_jobs=1)
+        [record] = [record for record in store if record["cell"]["method"] == "lsh"]
+        assert slow & record["measures"].keys() == {"map_by_margins"}
+        assert {job.state for job in plan(["all"], store=store, tables=tables)} == {"kept"}
+        del record["slow"], record["measures"]["map_by_margins"]  # an older run, which has all measures that apply
+        store.write(record, Spec(**record["cell"]))
+        assert {job.state for job in plan(["all"], store=store, tables=tables)} == {"kept"}
+
+    def test_a_run_computes_what_any_experiment_shows_of_it(self, tmp_path):
+        text = SMALL.replace('measures = ["map"]', 'measures = ["map_by_margins"]')
+        run(["first"], tables=load_tables(write(tmp_path, text)), results=tmp_path / "r", n_jobs=1)
+        found = {record["cell"]["method"]: record for record in Store(tmp_path / "r")}
+        assert {method: record["slow"] for method, record in found.items()} == {"lsh": ["map_by_margins"], "itq": []}
+
     def test_a_finished_run_is_never_repeated(self, finished, small):
         folder, _ = finished
         before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}

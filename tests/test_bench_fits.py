@@ -14,7 +14,6 @@ import pytest
 
 from hashgrove.bench import load_tables, run
 from hashgrove.bench.fits import Fit, has_prefixes, shared_fit
-from hashgrove.bench.measures import MEASURES
 from hashgrove.bench.methods import FASTHASH, PAPER
 from hashgrove.bench.results import Store
 from hashgrove.bench.specs import Spec
@@ -143,19 +142,12 @@ class TestRun:
     def test_records_are_those_of_separate_runs(self, records):
         for record in records.values():
             spec = Spec(**record["cell"])
-            alone = measure(spec, split(load("digits"), spec, seed=0), seed=0, n_jobs=1, shown=())
+            alone = measure(spec, split(load("digits"), spec, seed=0), seed=0, n_jobs=1, slow=record["slow"])
             assert record["measures"].keys() == alone["measures"].keys()
             for name in record["measures"].keys() - NOT_RESULTS:
                 assert record["measures"][name] == alone["measures"][name], name
             assert record["curves"] == alone["curves"]
             assert record["data"] == alone["data"]
-
-    def test_slow_measures_are_only_computed_if_they_are_shown(self, records):
-        slow = {name for name, measure in MEASURES.items() if measure.is_slow}
-        record = next(iter(records.values()))
-        spec = Spec(**record["cell"])
-        all_of_it = measure(spec, split(load("digits"), spec, seed=0), seed=0, n_jobs=1)["measures"]
-        assert all_of_it.keys() - record["measures"].keys() == slow
 
     def test_only_what_is_measured_on_the_first_bits_says_so(self, records):
         assert {row: record.get("fit_of") for row, record in records.items()} == {

@@ -6,7 +6,6 @@ import resource
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from hashgrove.datasets import Dataset
 from hashgrove.functions import BitRecord, Codewords
 from hashgrove.metrics import Report, evaluate
 
-__all__ = ["MEASURES", "Measure", "Outcome", "lacking", "measured", "peak_memory_gb"]
+__all__ = ["MEASURES", "Measure", "Outcome", "lacking", "measured", "peak_memory_gb", "slow_among"]
 
 SVM_PENALTY = 0.01
 
@@ -30,7 +29,7 @@ class Outcome:
 
     ``history`` has the record of each bit, and is empty for methods that keep none; ``codewords`` are the codes of the
     classes that were trained on, if the method has them. ``margins`` say how sure the hasher is of each bit of each
-    query. ``truth`` has the arguments of `evaluate` that all reports share, and ``by_paper`` is the report by
+    query; ``by_margins`` gives the report with the bits of a query weighted by them, and ``by_paper`` is the report by
     the paper's protocol.
     """
 
@@ -42,16 +41,11 @@ class Outcome:
     codes: NDArray[np.uint8]
     queries: NDArray[np.uint8]
     margins: NDArray[Any]
-    truth: Mapping[str, Any]
     report: Report
+    by_margins: Callable[[], Report]
     by_paper: Report
     fit_seconds: float
     encode_seconds: float
-
-    @cached_property
-    def by_margins(self) -> Report:
-        """The report with the bits of a query weighted by its margins."""
-        return evaluate(self.codes, self.queries, weights=self.margins, **self.truth)
 
 
 @dataclass(frozen=True)
@@ -59,8 +53,8 @@ class Measure:
     """How a figure is computed, shown and compared.
 
     ``of`` computes it from an `Outcome`; None means that the measure does not apply to the run. ``is_paper`` marks the
-    measures that only the paper's figures have; a stored run without them was done before they were known. A measure
-    that ``is_slow`` ranks by weighted bits and is computed only if a table shows it.
+    measures that only the paper's figures have; a stored run without them was done before they were known. One that
+    ``is_slow``, because real distances are ranked, is only computed for runs that show it.
     """
 
     title: str
@@ -72,19 +66,29 @@ class Measure:
     is_slow: bool = False
 
 
-def measured(outcome: Outcome, shown: Container[str]) -> dict[str, float]:
-    """Compute the measures that apply to a run, those that are slow only if they are ``shown``."""
-    values = {name: measure.of(outcome) for name, measure in MEASURES.items() if name in shown or not measure.is_slow}
+def measured(outcome: Outcome, slow: Container[str]) -> dict[str, float]:
+    """Compute all measures that apply to a run; of the slow ones, only those that are named."""
+    wanted = {name: measure for name, measure in MEASURES.items() if not measure.is_slow or name in slow}
+    values = {name: measure.of(outcome) for name, measure in wanted.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def lacking(names: Iterable[str], found: Container[str]) -> list[str]:
-    """Return the measures of the paper among ``names`` that a run has to be repeated for, since it did not store them.
+def slow_among(names: Iterable[str]) -> list[str]:
+    """Return the slow measures among some measures, sorted."""
+    return sorted({name for name in names if MEASURES[name].is_slow})
+
+
+def lacking(names: Iterable[str], found: Container[str], *, slow: Container[str] | None = None) -> list[str]:
+    """Return the measures among ``names`` that a run has to be repeated for, since it did not store them.
+
+    These are measures of the paper that are not in ``found``, and slow measures that were not asked for: ``slow`` are
+    those that were; None means all.
 
     >>> lacking(["map", "paper_map"], {"map": 0.5})
     ['paper_map']
     """
-    return [name for name in names if MEASURES[name].is_paper and name not in found]
+    not_asked = [] if slow is None else [name for name in slow_among(names) if name not in slow]
+    return [name for name in names if name not in found and (MEASURES[name].is_paper or name in not_asked)]
 
 
 def peak_memory_gb() -> float:
@@ -137,8 +141,8 @@ MEASURES: Mapping[str, Measure] = {
     "macro_map": Measure("macro MAP", lambda o: o.report.macro_map),
     "distinct": Measure("distinct codes", lambda o: float(o.report.n_distinct), digits=0),
     "pr_area": Measure("PR area", lambda o: o.report.pr_area),
-    "map_by_margins": Measure("MAP by margins", lambda o: o.by_margins.map, is_slow=True),
-    "precision_by_margins": Measure("precision@100 by margins", lambda o: o.by_margins.precision_at_k, is_slow=True),
+    "map_by_margins": Measure("MAP by margins", lambda o: o.by_margins().map, is_slow=True),
+    "precision_by_margins": Measure("precision@100 by margins", lambda o: o.by_margins().precision_at_k, is_slow=True),
     "labelled_map": Measure("MAP, labelled database", _labelled_map, is_slow=True),
     "knn_error": Measure("50-NN error", lambda o: o.report.knn_error, lower_is_better=True),
     "svm_error": Measure("SVM error", _svm_error, lower_is_better=True),

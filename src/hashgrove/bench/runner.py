@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hashgrove.bench.fits import shared_fit
-from hashgrove.bench.measures import lacking
+from hashgrove.bench.measures import lacking, slow_among
 from hashgrove.bench.methods import missing_package
 from hashgrove.bench.quick import quick_spec
 from hashgrove.bench.results import FORMAT, Store, run_key
@@ -38,23 +38,23 @@ class Job:
     ----------
     spec : Spec
     cells : list of Cell
+    slow : list of str
+        Slow measures that some experiment shows of this run.
     state : {"to do", "done", "kept", "failed", "not run"}
         ``kept``: an earlier suite has done it; ``not run``: it cannot be done on this machine.
     reason : str
         Why it failed or was not run.
     key, fingerprint : str
         Hash of the run and of its data; empty if the data are missing.
-    shown : set of str
-        The measures that a table, also of another experiment, shows of the run.
     """
 
     spec: Spec
     cells: list[Cell]
+    slow: list[str] = field(default_factory=list)
     state: str = TO_DO
     reason: str = ""
     key: str = ""
     fingerprint: str = ""
-    shown: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -96,18 +96,17 @@ def plan(
 ) -> list[Job]:
     """List the runs of these experiments with their present states; see `run` for the parameters."""
     jobs: dict[str, Job] = {}
+    shown: dict[str, set[str]] = {}  # the measures that any experiment shows of a run
+    for cell in _cells(["all"], tables):
+        shown.setdefault(_text_of(cell, quick), set()).update(cell.measures)
     for cell in _cells(names, tables):
         if dataset not in (None, cell.data.name) or only not in (None, cell.spec.method):
             continue
         if cells is not None and cell.name not in cells:
             continue
-        spec = quick_spec(cell.spec) if quick else cell.spec
-        job = jobs.setdefault(_text(spec), Job(spec, []))
+        text = _text_of(cell, quick)
+        job = jobs.setdefault(text, Job(Spec(**json.loads(text)), [], slow_among(shown[text])))
         job.cells.append(cell)
-    for cell in _cells(["all"], tables):
-        spec = quick_spec(cell.spec) if quick else cell.spec
-        if _text(spec) in jobs:
-            jobs[_text(spec)].shown.update(cell.measures)
     fingerprints: dict[str, str] = {}
     for job in jobs.values():
         missing = _what_is_missing(job.spec, root)
@@ -121,15 +120,16 @@ def plan(
         job.key = run_key(job.spec, fingerprint=job.fingerprint, seed=seed)
         record = store.find(job.key, job.spec)
         if record is not None and record["status"] == "done":
-            incomplete = any(lacking(cell.measures, record["measures"]) for cell in job.cells)
-            job.state = TO_DO if incomplete else KEPT
+            found, slow = record["measures"], record.get("slow")
+            job.state = TO_DO if any(lacking(cell.measures, found, slow=slow) for cell in job.cells) else KEPT
         elif record is not None and not retry:
             job.state, job.reason = FAILED, record["error"]
     return list(jobs.values())
 
 
-def _text(spec: Spec) -> str:
-    return json.dumps(spec.to_dict(), sort_keys=True)
+def _text_of(cell: Cell, quick: bool) -> str:
+    """Return the spec of a cell's run as text: the same for cells that share a run."""
+    return json.dumps((quick_spec(cell.spec) if quick else cell.spec).to_dict(), sort_keys=True)
 
 
 def _cells(names: Iterable[str], tables: Tables) -> list[Cell]:
@@ -234,7 +234,7 @@ def _grouped(jobs: Iterable[Job]) -> list[list[Job]]:
 
 def _order(group: list[Job]) -> dict[str, Any]:
     """What a worker has to know about runs that share a fit, besides what all runs have in common."""
-    runs = [{"key": job.key, "cell": job.spec.to_dict(), "shown": sorted(job.shown)} for job in group]
+    runs = [{"key": job.key, "cell": job.spec.to_dict(), "slow": job.slow} for job in group]
     return {"runs": runs, "fingerprint": group[0].fingerprint}
 
 

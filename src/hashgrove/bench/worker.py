@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Container
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from hashgrove import __version__
 from hashgrove.bench.fits import Fit
-from hashgrove.bench.measures import MEASURES, Outcome, measured, peak_memory_gb
+from hashgrove.bench.measures import MEASURES, Outcome, measured, peak_memory_gb, slow_among
 from hashgrove.bench.methods import QUANTISER, REAL_VALUED
 from hashgrove.bench.results import FORMAT, Store
 from hashgrove.bench.specs import Spec
@@ -44,19 +44,19 @@ def main() -> None:
 def _carry_out(order: dict[str, Any]) -> None:
     """Do the runs of an order, which share one fit: those with the most bits first, since the fit is theirs."""
     seed, n_jobs, store = order["seed"], order["n_jobs"], Store(Path(order["results"]))
-    first = Spec(**order["runs"][0]["cell"])
+    specs = {run["key"]: Spec(**run["cell"]) for run in order["runs"]}
+    first = next(iter(specs.values()))
     data = load(first.dataset, root=order["root"], **first.options)
     fit = None if first.method in REAL_VALUED else Fit(first, split(data, first, seed=seed), seed=seed, n_jobs=n_jobs)
-    for run in order["runs"]:
-        spec = Spec(**run["cell"])
+    for (key, spec), run in zip(specs.items(), order["runs"], strict=True):
         record = {
             "format": FORMAT,
-            "key": run["key"],
+            "key": key,
             "status": "done",
             "cell": spec.to_dict(),
             "seed": seed,
             "fingerprint": order["fingerprint"],
-            **measure(spec, split(data, spec, seed=seed), seed=seed, n_jobs=n_jobs, fit=fit, shown=run["shown"]),
+            **measure(spec, split(data, spec, seed=seed), seed=seed, n_jobs=n_jobs, fit=fit, slow=run["slow"]),
             **({} if spec.bits == first.bits else {"fit_of": first.bits}),
             "versions": {"hashgrove": __version__, **{package: version(package) for package in PACKAGES}},
             "machine": machine(),
@@ -67,17 +67,11 @@ def _carry_out(order: dict[str, Any]) -> None:
 
 
 def measure(
-    spec: Spec,
-    data: Dataset,
-    *,
-    seed: int,
-    n_jobs: int | None,
-    fit: Fit | None = None,
-    shown: Container[str] = tuple(MEASURES),
+    spec: Spec, data: Dataset, *, seed: int, n_jobs: int | None, fit: Fit | None = None, slow: list[str] | None = None
 ) -> dict[str, Any]:
     """Train unless there is a fit, encode and evaluate; return the sizes of the data, measures, curves and protocol.
 
-    Slow measures are computed only if they are ``shown``.
+    ``slow`` names the slow measures to compute; None means all.
     """
     sizes = {
         "n_train": len(data.train),
@@ -97,7 +91,8 @@ def measure(
     else:
         fit = Fit(spec, data, seed=seed, n_jobs=n_jobs) if fit is None else fit
         outcome = _outcome(spec, data, fit, seed=seed, n_jobs=n_jobs)
-        found = {"measures": measured(outcome, shown), **_curves(outcome.report)}
+        slow = slow_among(MEASURES) if slow is None else slow
+        found = {"measures": measured(outcome, slow), "slow": slow, **_curves(outcome.report)}
     return {"data": sizes, **found}
 
 
@@ -122,8 +117,8 @@ def _outcome(spec: Spec, data: Dataset, fit: Fit, *, seed: int, n_jobs: int | No
         codes=codes,
         queries=queries,
         margins=margins,
-        truth=truth,
         report=evaluate(FlatIndex(codes), queries, **truth),
+        by_margins=cache(lambda: evaluate(FlatIndex(codes), queries, weights=margins, **truth)),
         by_paper=evaluate(FlatIndex(codes), queries, protocol=PAPER_PROTOCOL, knn=None, **truth),
         fit_seconds=fit.seconds(spec.bits),
         encode_seconds=database_seconds + query_seconds,
