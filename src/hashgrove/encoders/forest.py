@@ -153,9 +153,9 @@ def _vote_deep(bins, first, records, weights, start, stop, votes):
 @kernel
 def _vote_walking(bins, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes):
     """The same as `_vote_shallow`, for any depth and up to 64 rows; feature j starts at bins[j * unit + first]."""
-    nodes = np.empty(TILE, np.uint64)
+    places, nodes = first + np.arange(size).astype(np.uint64), np.empty(size, np.uint64)
     for t in range(start, stop):
-        walk(bins, unit, first, size, np.uint64(tree_ptr[t]), feature, threshold, child, nodes)
+        walk(bins, unit, places, np.uint64(tree_ptr[t]), feature, threshold, child, nodes)
         for i in range(np.uint64(size)):
             if value[nodes[i]] > 0:
                 votes[i] += weights[t]

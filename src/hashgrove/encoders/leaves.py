@@ -59,10 +59,10 @@ def _walk(bins, unit, place, size, start, stop, tree_ptr, feature, threshold, ch
 
     The bin of feature j in row i is ``bins[j * unit + place + i]``.
     """
-    nodes = np.empty(TILE, np.uint64)
+    places, nodes = place + np.arange(size).astype(np.uint64), np.empty(size, np.uint64)
     sums[:] = 0
     for t in range(start, stop):
-        walk(bins, unit, place, size, np.uint64(tree_ptr[t]), feature, threshold, child, nodes)
+        walk(bins, unit, places, np.uint64(tree_ptr[t]), feature, threshold, child, nodes)
         for i in range(np.uint64(size)):
             sums[i] += value[nodes[i]]
 

@@ -10,19 +10,20 @@ __all__ = ["walk"]
 
 
 @kernel
-def walk(bins, unit, place, size, root, feature, threshold, child, nodes):
-    """Write the leaf that each of the first ``size`` rows reaches in the tree with this root to ``nodes``, uint64.
+def walk(bins, unit, places, root, feature, threshold, child, nodes):
+    """Write the leaf that each row reaches in the tree with this root to ``nodes``, uint64.
 
-    The bin of feature j in row i is ``bins[j * unit + place + i]``.
+    The bin of feature j in row i is ``bins[j * unit + places[i]]``, where ``unit`` and ``places`` are uint64.
     """
-    nodes[:size] = root
-    n_moved = np.uint64(1)
+    n = np.uint64(len(places))
+    nodes[:n] = root
+    n_moved = n
     while n_moved > 0:
         n_moved = np.uint64(0)
-        for i in range(np.uint64(size)):  # without a branch: a row in a leaf stays there
+        for i in range(n):  # without a branch: a row in a leaf stays there
             node = nodes[i]
             left = np.uint64(child[node])
-            passed = np.uint64(bins[np.uint64(feature[node]) * unit + place + i] > threshold[node])
+            passed = np.uint64(bins[np.uint64(feature[node]) * unit + places[i]] > threshold[node])
             moves = np.uint64(left > 0)
             nodes[i] = root + left + passed if moves > 0 else node
             n_moved += moves
