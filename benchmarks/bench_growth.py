@@ -1,4 +1,7 @@
-"""How the time of a fit grows with points, bits, features and depth; there are no peers, the result is exponents."""
+"""How the time of a fit grows with points, bits, features and depth; there are no peers, the result is exponents.
+
+Deep trees are compared with others for both kinds of leaves, with equal numbers of trees and of features per node.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from contest import Contender, Contest, Setting, main, race
 from hashgrove import BoostedTrees, FastHash
@@ -17,6 +21,12 @@ BASE = {"points": 5000, "bits": 16, "features": 512, "depth": 4}
 TREES = 10
 SHARE_OF_FEATURES = 0.1
 SHALLOW, DEEP = 6, 16  # depths whose times are compared
+# leaves -> the trees of one bit whose times at both depths are compared, on (points, features)
+DEEP_TREES = {
+    "sign": BoostedTrees.paper(n_trees=TREES),
+    "Newton": BoostedTrees(n_trees=TREES),
+}
+DEEP_SIZES = ((20_000, 1280), (500_000, 256))
 
 # axis -> (values, differences from BASE that keep the largest fit short)
 AXES: dict[str, tuple[Sequence[int], dict[str, int]]] = {
@@ -68,6 +78,30 @@ def growth(axis: str, values: Sequence[int], fixed: dict[str, int]) -> Contest:
     return Contest(entries, facts=facts)
 
 
+def one_bit(learner: BoostedTrees, depth: int, points: int, features: int) -> Contender:
+    """Return a contender that learns one bit of many noisy classes, on features that are binned before."""
+    learner = clone(learner).set_params(max_depth=depth)
+
+    def prepare() -> tuple[Any, Any]:
+        rng = np.random.default_rng(0)
+        y = rng.integers(100, size=points)
+        X = rng.standard_normal((points, features), np.float32)
+        X += rng.standard_normal((100, features), np.float32)[y] * np.float32(0.5)
+        return learner.prepare(X, rng, n_jobs=1), np.where(y % 2, 1, -1).astype(np.int8)
+
+    def run(data: tuple[Any, Any]) -> Any:
+        return learner.learn(*data, None, np.random.default_rng(0))
+
+    return Contender(name=f"depth {depth}", run=run, prepare=prepare)
+
+
+def deep(learner: BoostedTrees, points: int, features: int) -> Contest:
+    """Compare the times of deep trees and of others, with equal numbers of trees and of features per node."""
+    entries = race([one_bit(learner, depth, points, features) for depth in (SHALLOW, DEEP)], rounds=3, patience=20)
+    ratio = entries[1].seconds / entries[0].seconds
+    return Contest(entries, facts={f"depth {DEEP} takes, times depth {SHALLOW}": round(ratio, 2)})
+
+
 def plot(records: Mapping[str, Any], path: Path) -> None:
     """Draw one log-log panel per axis, from the records of this bench."""
     from matplotlib.figure import Figure
@@ -75,7 +109,8 @@ def plot(records: Mapping[str, Any], path: Path) -> None:
     from hashgrove.bench.plots import save_svg
 
     figure = Figure(figsize=(10, 7), layout="constrained")
-    for axes, (axis, record) in zip(figure.subplots(2, 2).ravel(), records.items(), strict=False):
+    along_axes = [(axis, record) for axis, record in records.items() if "fitted exponent" in record["facts"]]
+    for axes, (axis, record) in zip(figure.subplots(2, 2).ravel(), along_axes, strict=False):
         labels = [entry["note"].split(" = ")[1] for entry in record["entries"]]  # such as "points = 5,000"
         values = [int(label.replace(",", "")) for label in labels]
         axes.loglog(values, [entry["seconds"] for entry in record["entries"]], "o-")
@@ -98,6 +133,10 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
         named = ", ".join(f"{value:,} {name}" for name, value in rest.items() if name != axis and name != "depth")
         depth = "" if axis == "depth" else f", depth {rest['depth']}"
         found[f"{axis} (with {named}{depth}, {TREES} trees)"] = partial(growth, axis, values, fixed)
+    for points, features in ((300, 16),) if setting.tiny else DEEP_SIZES:
+        for leaves, learner in DEEP_TREES.items():
+            name = f"deep trees, {leaves} leaves (1 bit, {points:,} points, {features:,} features, {TREES} trees)"
+            found[name] = partial(deep, learner, points, features)
     return found
 
 

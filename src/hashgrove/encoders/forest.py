@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from hashgrove.encoders.binning import TILE
+from hashgrove.encoders.walking import walk
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer, splat
 
@@ -152,14 +153,11 @@ def _vote_deep(bins, first, records, weights, start, stop, votes):
 @kernel
 def _vote_walking(bins, unit, first, size, weights, start, stop, tree_ptr, feature, threshold, child, value, votes):
     """The same as `_vote_shallow`, for any depth and up to 64 rows; feature j starts at bins[j * unit + first]."""
+    places, nodes = first + np.arange(size).astype(np.uint64), np.empty(size, np.uint64)
     for t in range(start, stop):
-        root = np.uint64(tree_ptr[t])
+        walk(bins, unit, places, np.uint64(tree_ptr[t]), feature, threshold, child, nodes)
         for i in range(np.uint64(size)):
-            node = root
-            while child[node] > 0:
-                bin_ = bins[np.uint64(feature[node]) * unit + first + i]
-                node = root + np.uint64(child[node]) + np.uint64(bin_ > threshold[node])
-            if value[node] > 0:
+            if value[nodes[i]] > 0:
                 votes[i] += weights[t]
 
 

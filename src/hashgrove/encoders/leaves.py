@@ -8,6 +8,7 @@ import numpy as np
 
 from hashgrove.encoders.binning import TILE
 from hashgrove.encoders.leaf_sums import BIAS, DEEP, NEVER, SHALLOW, record_size, summing
+from hashgrove.encoders.walking import walk
 from hashgrove.runtime.compiling import kernel
 
 __all__ = ["compile_leaves", "sum_leaves"]
@@ -58,15 +59,12 @@ def _walk(bins, unit, place, size, start, stop, tree_ptr, feature, threshold, ch
 
     The bin of feature j in row i is ``bins[j * unit + place + i]``.
     """
+    places, nodes = place + np.arange(size).astype(np.uint64), np.empty(size, np.uint64)
     sums[:] = 0
     for t in range(start, stop):
-        root = np.uint64(tree_ptr[t])
+        walk(bins, unit, places, np.uint64(tree_ptr[t]), feature, threshold, child, nodes)
         for i in range(np.uint64(size)):
-            node = root
-            while child[node] > 0:
-                bin_ = bins[np.uint64(feature[node]) * unit + place + i]
-                node = root + np.uint64(child[node]) + np.uint64(bin_ > threshold[node])
-            sums[i] += value[node]
+            sums[i] += value[nodes[i]]
 
 
 @kernel

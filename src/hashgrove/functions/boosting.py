@@ -24,7 +24,7 @@ __all__ = ["BinnedData", "Boosted", "BoostedTrees"]
 
 MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
-DENSE = 48  # if a node draws one of so many features: then several of them lie in one cache line of the copy
+DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
 LEAST_UNIT = 1e-6  # of trees that say nothing, so that the linear score alone decides
 LEARNING_RATES = 0.3, 0.5  # below and from this number of rows
 LARGE_RATE = 0.7  # from this number of rows, for trees that have to learn everything themselves
@@ -53,7 +53,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         Number of trees, that is, of boosting rounds.
     max_depth : int, default=4
         Largest number of tests from the root to a leaf. Memory grows with the number of nodes that a tree really has.
-        From depth 7 on, the binned features (one byte each) are held twice if a node draws many of them.
+        From depth 7 on, the binned features (one byte each) are held twice if each node draws many of them.
     features_per_node : int or None, default=32
         Number of random features that a node chooses from (LazyBoost). ``None``, or a number above the number of
         features, means all features.

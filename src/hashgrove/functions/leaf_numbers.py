@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.encoders.binning import TILE
+from hashgrove.encoders.walking import walk
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
 
@@ -51,15 +53,20 @@ def find_others(
     n_jobs: int | None = None,
 ) -> None:
     """Replace each UNKNOWN in ``numbers`` by the number of the leaf of that row, a column of ``bins``."""
-    arguments = bins, feature, threshold, child, numbers
-    run_tasks(_walk, [(*arguments, *rows) for rows in chunks(len(numbers), ROWS_PER_CHUNK)], n_jobs=n_jobs)
+    arguments = bins.reshape(-1), bins.shape[1], feature, threshold, child, numbers
+    run_tasks(_find, [(*arguments, *rows) for rows in chunks(len(numbers), ROWS_PER_CHUNK)], n_jobs=n_jobs)
 
 
 @kernel
-def _walk(bins, feature, threshold, child, numbers, first, last):
-    for i in range(np.uint64(first), np.uint64(last)):
+def _find(flat, unit, feature, threshold, child, numbers, first, last):
+    """The same for the rows [first, last); ``flat`` has the ``unit`` bins of each feature."""
+    others, nodes, n_others = np.empty(TILE, np.uint64), np.empty(TILE, np.uint64), 0
+    for i in range(first, last):
         if numbers[i] == UNKNOWN:
-            node = np.uint64(0)
-            while child[node] > 0:
-                node = np.uint64(child[node]) + np.uint64(bins[feature[node], i] > threshold[node])
-            numbers[i] = node
+            others[n_others] = i
+            n_others += 1
+        if n_others == TILE or i == last - 1:
+            walk(flat, np.uint64(unit), others[:n_others], np.uint64(0), feature, threshold, child, nodes)
+            for t in range(n_others):
+                numbers[others[t]] = nodes[t]
+            n_others = 0

@@ -13,7 +13,7 @@ from hashgrove.runtime.compiling import kernel
 
 __all__ = ["is_small", "small_scratch", "small_sums"]
 
-SMALL = 20  # examples; from here on a histogram is as fast
+SMALL = 16  # examples; from here on a histogram is as fast
 
 
 @kernel
