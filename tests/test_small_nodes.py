@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashgrove.functions import BoostedTrees
+from hashgrove.functions.gathered import gathered_bins, room_for_gathered
 from hashgrove.functions.levels import KeptHistograms, OpenNodes
 from hashgrove.functions.newton_leaves import NewtonLeaves
 from hashgrove.functions.sign_leaves import SignLeaves
@@ -36,7 +37,7 @@ def level_of(kind, sizes, rng):
 @pytest.mark.parametrize("kind", LEAVES)
 @settings(deadline=None, max_examples=60)
 @given(
-    sizes=st.lists(st.integers(1, SMALL + 2), min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 5 * SMALL), min_size=1, max_size=5),
     highest=st.sampled_from([0, 1, 5, 255]),
     lowest=st.sampled_from([0, 1, 250]),
     by_row=st.booleans(),
@@ -47,14 +48,33 @@ def test_the_stumps_of_small_nodes_are_those_of_the_plain_search(kind, sizes, hi
     level = level_of(kind, sizes, rng)
     bins = np.minimum(lowest + rng.integers(0, highest + 1, (20, len(level.examples))), 255).astype(np.uint8)
     rows = np.ascontiguousarray(bins.T) if by_row else NO_ROWS
-    features = rng.integers(0, 20, (len(sizes), 16)).astype(np.uint32)
-    histograms = np.empty((0, 2, 0), level.values.dtype)
+    features = rng.integers(0, 20, (len(sizes), 48)).astype(np.uint32)
+    histograms = np.empty((0, 6, 0), level.values.dtype)
     found, kept = LEAVES[kind].best_stumps(bins, rows, level, features, histograms, memory=None, n_jobs=1)
     memory = KeptHistograms()  # keeping the histograms means that every node needs one
     plain, filled = LEAVES[kind].best_stumps(bins, NO_ROWS, level, features, histograms, memory=memory, n_jobs=1)
     assert (len(kept), len(filled)) == (0, len(sizes))
     for name, values, expected in zip(found._fields, found, plain, strict=True):
         np.testing.assert_array_equal(values, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("n_features", [20, 200])
+def test_gathered_bins_are_those_of_the_examples(n_features):
+    rng = np.random.default_rng(0)
+    sizes = [3, 1, 1800, 40, 60]
+    level = level_of("sign", sizes, rng)
+    rows = rng.integers(0, 256, (sum(sizes), n_features)).astype(np.uint8)
+    features = rng.integers(0, n_features, (len(sizes), 24)).astype(np.uint32)
+    room, current = room_for_gathered(rows, level, features), np.full(1, -1)
+    found = set()
+    for node, group in [(0, 0), (0, 2), (1, 1), (2, 0), (0, 1), (3, 0), (3, 1), (4, 2)]:
+        gathered = gathered_bins(rows, level, features, node, group, room, current)
+        if len(gathered):
+            found.add(node)
+            examples = level.examples[level.starts[node] : level.starts[node + 1]]
+            expected = rows[np.ix_(examples, features[node, 8 * group : 8 * group + 8])]
+            np.testing.assert_array_equal(gathered, expected)
+    assert found == {0, 1, 3, 4}, "the bins of a large node are read feature by feature"
 
 
 @pytest.mark.parametrize("leaves", ["sign", "newton"])
