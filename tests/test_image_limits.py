@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from fuzz_readers import tiled_tiff
+from fuzz_images import tiled_tiff
 from hashgrove.features.images import ImageFileError, read_image
 
 SOF0, SOF2, SOS = b"\xff\xc0", b"\xff\xc2", b"\xff\xda"
