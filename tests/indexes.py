@@ -2,7 +2,7 @@
 
 Each entry is a function with the parameters ``codes=None, *, ids=None, model=None`` that makes a new index with these
 items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry. If the function
-has the attribute ``examples``, property-based tests try that many examples. If it has ``share``, tests with many changes
+has the attribute ``examples``, property-based tests try that many examples. If it has ``share``, tests of many changes
 or queries use that share of them. The attribute ``fails`` has the names of tests that must fail, because an engine
 cannot keep that point of the contract, each with the reason.
 """
