@@ -16,7 +16,8 @@ import pytest
 from PIL import Image, features
 
 from fuzz_images import tiled_tiff
-from hashgrove.features.images import ImageFileError, read_image
+from hashgrove.features.image_limits import ImageLimitError, check_pixels
+from hashgrove.features.images import MAX_PIXELS, ImageFileError, read_image
 
 SOF0, SOF2, SOS = b"\xff\xc0", b"\xff\xc2", b"\xff\xda"
 JPEG2000 = pytest.mark.skipif(not features.check("jpg_2000"), reason="Pillow without JPEG 2000")
@@ -114,6 +115,18 @@ def test_a_few_bytes_cannot_declare_millions_of_pixels(tmp_path):
     refused(tmp_path / "a.jpg", jpeg(8000, 8000), r"at most \d+ pixels, as it has \d+ bytes\. Got 8000 x 8000")
     blank = saved(Image.new("RGBA", (4000, 4000), "red"), "WEBP", save_all=True, lossless=True)
     refused(tmp_path / "a.webp", blank, r"pixels, as it has \d+ bytes")
+
+
+def test_the_limits_of_pixels_include_the_last_one(tmp_path):
+    path, n_bytes = tmp_path / "a.png", 100
+    path.write_bytes(saved(Image.new("RGB", (36, 24)), "PNG"))
+    assert read_image(path, max_pixels=36 * 24).shape == (24, 36, 3)
+    with pytest.raises(ImageFileError, match=r"at most 863 pixels\. Got 36 x 24"):
+        read_image(path, max_pixels=36 * 24 - 1)
+    most = 2**21 + 8256 * n_bytes
+    check_pixels(1, most, n_bytes=n_bytes, max_pixels=MAX_PIXELS)
+    with pytest.raises(ImageLimitError, match=f"at most {most} pixels, as it has 100 bytes"):
+        check_pixels(1, most + 1, n_bytes=n_bytes, max_pixels=MAX_PIXELS)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "RGB"])
