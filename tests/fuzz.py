@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing.forkserver
 import os
 import random
 import re
 import shutil
 import signal
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 from fuzz_readers import READERS
 
@@ -45,6 +47,8 @@ ABSURD = (
     2**63,
     2**64 - 1,
 )
+PRELOAD = ("hashgrove.features", "hashgrove.index", "hashgrove.storage.matrices", "pyarrow.parquet", "PIL.Image")
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 MEMORY = re.compile(r"alloc|memory|decoder error -9", re.IGNORECASE)  # -9 is how Pillow says it
 
 
@@ -123,11 +127,27 @@ def limit_time(processor, wait):
     signal.alarm(wait)
 
 
-def child(name, seed, start, stop, folder):
+@cache
+def fork_server():
+    """What starts child processes: copies of a process that has imported once what most readers need.
+
+    Coverage would slow it down and count as memory; and a process that a signal ends writes no coverage.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
+    with patch.dict(os.environ, inherited | ENVIRONMENT, clear=True):
+        multiprocessing.forkserver.ensure_running()
+    return context
+
+
+def child(name, reader, seed, start, stop, folder):
     """Read the mutated files from ``start`` to ``stop``; the file "at" says how far it came, if the process ends."""
     import resource
 
-    reader = READERS[name]
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     seeds = list(reader.seeds())
     path = folder / f"mutant{reader.suffix}"
     for payload, wrap in seeds:  # this also imports and compiles what is needed, without a limit
@@ -151,33 +171,39 @@ def child(name, seed, start, stop, folder):
         limit_time(0, 0)
         for wrong in filter(None, (complaint(error, path) for error in errors)):
             (folder / f"failure-{number}").write_bytes(content)
-            print(json.dumps({"number": number, "wrong": wrong}), flush=True)
+            note(folder, {"number": number, "wrong": wrong})
         counts["refused" if len(errors) == len(reader.reads) else "read"] += 1
-    print(json.dumps(counts))
+    note(folder, counts)
 
 
-def fuzz(name, *, files, seed, folder):
+def note(folder, what):
+    """Add a line to the file that the child process leaves for `fuzz`."""
+    with open(folder / "notes", "a") as file:
+        print(json.dumps(what), file=file)
+
+
+def fuzz(name, reader, *, files, seed, folder):
     """Read ``files`` mutated files with one reader; returns what was counted and what went wrong."""
-    counts, failures, start = Counter(), [], 0
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    crashes, start = [], 0
     while start < files:
-        command = [sys.executable, __file__, "--child", name, str(seed), str(start), str(files), str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        failures += [line for line in lines if "number" in line]
-        if done.returncode == 0:
-            counts.update(lines[-1])
+        process = fork_server().Process(target=child, args=(name, reader, seed, start, files, folder), daemon=True)
+        process.start()
+        process.join()
+        if process.exitcode == 0:
             break
-        at = folder / "at"
+        at, said = folder / "at", (folder / "output").read_text(errors="replace")
         if not at.exists():
-            raise RuntimeError(f"the reader {name} cannot be set up: {done.stderr[-2000:]}")
+            raise RuntimeError(f"the reader {name} cannot be set up: {said[-2000:]}")
         number = int(at.read_text())
-        too_long = -done.returncode in (signal.SIGALRM, signal.SIGPROF)
-        what = "took too long" if too_long else f"ended with {done.returncode}"
-        failures.append({"number": number, "wrong": f"the process {what}: {done.stderr[-300:]}"})
-        shutil.copy(folder / f"mutant{READERS[name].suffix}", folder / f"failure-{number}")
+        too_long = -process.exitcode in (signal.SIGALRM, signal.SIGPROF)
+        what = "took too long" if too_long else f"ended with {process.exitcode}"
+        crashes.append({"number": number, "wrong": f"the process {what}: {said[-300:]}"})
+        shutil.copy(folder / f"mutant{reader.suffix}", folder / f"failure-{number}")
         start = number + 1
-    return counts, failures
+    notes = folder / "notes"
+    lines = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+    failures = crashes + [line for line in lines if "number" in line]
+    return sum((Counter(line) for line in lines if "number" not in line), Counter()), failures
 
 
 def main():
@@ -189,7 +215,7 @@ def main():
     failed = False
     for name in options.reader or READERS:
         folder, begin = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-")), time.monotonic()
-        counts, failures = fuzz(name, files=options.files, seed=options.seed, folder=folder)
+        counts, failures = fuzz(name, READERS[name], files=options.files, seed=options.seed, folder=folder)
         described = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
         seconds = time.monotonic() - begin
         print(f"{name}: {options.files} files in {seconds:.0f} s: {described}; {len(failures)} failures", flush=True)
@@ -202,8 +228,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        reader, *numbers, place = sys.argv[2:]
-        child(reader, *map(int, numbers), Path(place))
-    else:
-        main()
+    main()

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fuzz_seeds import Seed
+
 MANIFEST = "manifest.json"
 FEATURES = "features.hashgrove"
 CODES = np.arange(14, dtype=np.uint8).reshape(7, 2)
@@ -38,22 +40,20 @@ def saved_folders():
             yield {path.name: path.read_bytes() for path in folder.iterdir() if path.stat().st_size}
 
 
-def folder_seeds(seed_class, signed_seeds):
+def folder_seeds(signed_seeds):
     """For each file of each folder: the file as it is, and the file with checksums that are computed afterwards."""
     for files in saved_folders():
         for name in files:
-            yield seed_class(files[name], lambda payload, files=files, name=name: packed(files | {name: payload}))
+            yield Seed(files[name], lambda payload, files=files, name=name: packed(files | {name: payload}))
             if name == FEATURES:
                 with tempfile.TemporaryDirectory() as place:
                     path = Path(place) / name
                     path.write_bytes(files[name])
                     _, (payload, wrap) = signed_seeds([path], "index")
-                yield seed_class(
-                    payload, lambda payload, files=files, wrap=wrap: packed(files | {FEATURES: wrap(payload)})
-                )
+                yield Seed(payload, lambda payload, files=files, wrap=wrap: packed(files | {FEATURES: wrap(payload)}))
             else:
                 payload = values_of(files) if name == MANIFEST else files[name]
-                yield seed_class(payload, lambda payload, files=files, name=name: packed(signed(files, name, payload)))
+                yield Seed(payload, lambda payload, files=files, name=name: packed(signed(files, name, payload)))
 
 
 def values_of(files):

@@ -1,7 +1,7 @@
 """The readers that tests/fuzz.py attacks: for each, small valid files to start from, and a function that reads one.
 
-A seed is a payload and a function that wraps a payload into a file. Where a file has a checksum or is compressed, a
-changed byte would nearly always be found at once; so some seeds are changed before they are packed or signed.
+Where a file has a checksum or is compressed, a changed byte would nearly always be found at once; so some seeds are
+changed before they are packed or signed.
 """
 
 from __future__ import annotations
@@ -10,38 +10,19 @@ import gzip
 import io
 import json
 import pickle
-import struct
 import tempfile
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 import fuzz_folders
+import fuzz_images
+from fuzz_seeds import RNG, Reader, Seed
 
 FORMAT1 = Path(__file__).with_name("format1")
-RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(6, 3))
-
-
-class Seed(NamedTuple):
-    """A payload to change, and what makes a file of it."""
-
-    payload: bytes
-    wrap: Callable[[bytes], bytes] = bytes
-
-
-class Reader(NamedTuple):
-    """Seeds, how the names of files end, and functions that read a file; at least one of them reads each seed."""
-
-    seeds: Callable[[], Iterable[Seed]]
-    suffix: str
-    reads: tuple[Callable[[Path], object], ...]
-    more_memory: Callable[[Path], int] = lambda path: 0  # bytes that a file may take besides 64 MB + 4 times its size
 
 
 def npy(array):
@@ -250,7 +231,7 @@ def read_index(path):
 
 
 def folder_seeds():
-    return fuzz_folders.folder_seeds(Seed, signed_seeds)
+    return fuzz_folders.folder_seeds(signed_seeds)
 
 
 def onnx_seeds():
@@ -265,84 +246,6 @@ def read_onnx(path):
     from hashgrove.features import OnnxFeatures
 
     OnnxFeatures(path, output="mean", image_size=4, n_jobs=1).fit(np.zeros((1, 4, 4, 3), np.uint8))
-
-
-def saved(image, format_, **settings):
-    buffer = io.BytesIO()
-    image.save(buffer, format_, **settings)
-    return Seed(buffer.getvalue())
-
-
-def pictures():
-    """A small image of random colours, and a larger one that compresses well."""
-    from PIL import Image
-
-    random = Image.fromarray(RNG.integers(0, 256, (9, 7, 3), dtype=np.uint8))
-    return random, Image.new("RGB", (700, 500), "red")
-
-
-def image_seeds():
-    from PIL import Image
-
-    random, plain = pictures()
-    for format_ in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"):
-        yield saved(random, format_)
-    yield saved(random.convert("P"), "PNG")
-    yield saved(random.convert("CMYK"), "JPEG")
-    yield saved(random.convert("1"), "TIFF")
-    yield saved(Image.fromarray(RNG.integers(0, 2**16, (5, 4)).astype(np.uint16)), "PNG")
-    yield saved(plain, "JPEG", progressive=True)
-    yield saved(plain.convert("RGBA"), "PNG")
-    yield saved(plain.convert("1"), "TIFF", compression="group4")
-    yield saved(plain, "TIFF", compression="tiff_adobe_deflate")
-    yield saved(plain.convert("RGBA"), "WEBP", lossless=True)
-    yield saved(plain, "WEBP", save_all=True, append_images=[plain.rotate(90)])
-    yield Seed(tiled_tiff())
-
-
-def tiled_tiff():
-    """A TIFF file of one tile, 16 x 16, larger than the image; Pillow writes none."""
-    data = zlib.compress(bytes(range(256)))
-    values = {
-        256: 9,
-        257: 7,
-        258: 8,
-        259: 8,
-        262: 1,
-        277: 1,
-        322: 16,
-        323: 16,
-        324: 8 + 2 + 12 * 10 + 4,
-        325: len(data),
-    }
-    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in values.items())
-    return b"II*\0" + struct.pack("<IH", 8, len(values)) + entries + bytes(4) + data
-
-
-def apart_seeds():
-    random, plain = pictures()
-    for image in (random, plain.convert("RGBA")):
-        yield saved(image, "AVIF")
-        yield saved(image, "JPEG2000")
-    yield saved(random, "JPEG2000", tile_size=(4, 4), codeblock_size=(4, 4), no_jp2=True)
-
-
-def memory_of_pixels(path):
-    """32 bytes for each pixel that a file declares, if it may declare so many; what docs/formats.md allows."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            pixels = image.width * image.height
-    except Exception:  # the reader will say what is wrong
-        return 0
-    return 32 * pixels if pixels <= 2**21 + 8256 * path.stat().st_size else 0
-
-
-def read_picture(path):
-    from hashgrove.features.images import read_image
-
-    read_image(path, size=8)
 
 
 def read_features(path):
@@ -384,6 +287,6 @@ READERS = {
     "index": Reader(index_seeds, ".index", (read_index,)),
     "folder": Reader(folder_seeds, ".zip", (fuzz_folders.search_folder, fuzz_folders.change_folder)),
     "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
-    "image": Reader(image_seeds, ".image", (read_picture,), memory_of_pixels),
-    "image-apart": Reader(apart_seeds, ".image", (read_picture,), memory_of_pixels),
+    "image": Reader(fuzz_images.image_seeds, ".image", (fuzz_images.read_picture,), fuzz_images.memory_of_pixels),
+    "image-apart": Reader(fuzz_images.apart_seeds, ".image", (fuzz_images.read_apart,), fuzz_images.memory_of_pixels),
 }

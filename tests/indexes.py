@@ -2,8 +2,9 @@
 
 Each entry is a function with the parameters ``codes=None, *, ids=None, model=None`` that makes a new index with these
 items, whatever it needs for that. `tests/test_index_contract.py` runs all of its tests on every entry. If the function
-has the attribute ``examples``, property-based tests try that many examples. The attribute ``fails`` has the names of
-tests that must fail, because an engine cannot keep that point of the contract, each with the reason.
+has the attribute ``examples``, property-based tests try that many examples. If it has ``share``, tests of many changes
+or queries use that share of them. The attribute ``fails`` has the names of tests that must fail, because an engine
+cannot keep that point of the contract, each with the reason.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ def in_folder(index_class):
     return make
 
 
-def in_engine(url, *, examples):
+def in_engine(url, *, examples, share):
     """A function that makes an index in an engine. The URL has ``{folder}`` where a new folder is to stand."""
 
     def make(codes=None, *, ids=None, model=None):
         return filled(connect(url.format(folder=tempfile.mkdtemp(prefix="hashgrove-test-")), model=model), codes, ids)
 
-    make.examples = examples
+    make.examples, make.share = examples, share
     return make
 
 
@@ -55,7 +56,7 @@ def in_postgres(codes=None, *, ids=None, model=None):
     return filled(connect(servers.postgres(), model=model, table=f"t{uuid.uuid4().hex}"), codes, ids)
 
 
-in_postgres.examples = 10
+in_postgres.examples, in_postgres.share = 10, 1 / 8
 
 
 def in_milvus(codes=None, *, ids=None, model=None):
@@ -79,7 +80,7 @@ def in_milvus(codes=None, *, ids=None, model=None):
 
 GONE = []  # kind and name of the collections of indexes that are gone
 LEFT = {}  # names of empty collections by kind: number of bytes, whether ids are texts, and model
-in_milvus.examples = 3
+in_milvus.examples, in_milvus.share = 3, 1 / 8
 in_milvus.fails = {"test_ids_up_to_the_largest_int64": "Milvus does not find the largest int64 again, so it is refused"}
 
 
@@ -92,10 +93,10 @@ def filled(index, codes, ids):
 
 
 ENGINES = {
-    "sqlite": in_engine("sqlite:///{folder}/codes.db", examples=30),
-    "duckdb": in_engine("duckdb:///{folder}/codes.duckdb", examples=10),
-    "lance": in_engine("lance:///{folder}/codes.lance", examples=10),
-    "faiss": in_engine("faiss:///{folder}/codes.faiss", examples=30),
+    "sqlite": in_engine("sqlite:///{folder}/codes.db", examples=30, share=1 / 2),
+    "duckdb": in_engine("duckdb:///{folder}/codes.duckdb", examples=10, share=1 / 4),
+    "lance": in_engine("lance:///{folder}/codes.lance", examples=10, share=1 / 8),
+    "faiss": in_engine("faiss:///{folder}/codes.faiss", examples=30, share=1 / 2),
     "postgres": in_postgres,
     "milvus": in_milvus,
 }

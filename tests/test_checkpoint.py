@@ -396,6 +396,20 @@ def test_model_files_have_no_addresses_in_memory(tmp_path):
     assert model_bytes(again, tmp_path / "again") == (tmp_path / "model").read_bytes()
 
 
+def test_an_own_solver_has_no_address_and_its_run_goes_on(tmp_path):
+    class Same(ICM):
+        """A solver like any that a user writes: it says nothing about itself."""
+
+        __repr__ = object.__repr__
+
+    fitted = small(2, inference=Same(), random_state=0).fit(X, Y, checkpoint=tmp_path / "run")
+    fitted.save(tmp_path / "model")
+    assert "0x" not in str(modelfile.read_header(tmp_path / "model")["header"])
+    again = small(2, inference=Same(), random_state=0).fit(X, Y, checkpoint=tmp_path / "run")
+    assert model_bytes(again, tmp_path / "again") == (tmp_path / "model").read_bytes()
+    assert repr(again.inference) != repr(fitted.inference)
+
+
 def test_a_checkpoint_is_a_small_file_of_arrays(tmp_path):
     small(4).fit(X, Y, checkpoint=tmp_path / "run")
     shape = {"shape": (300, 64), "record": BitRecord}

@@ -189,12 +189,20 @@ class TestChain:
         assert done.stderr in ("", f"{COMPILING}\n")
 
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full")
-    def test_output_to_a_full_disk(self, folder):
-        command = f"{sys.executable} -m hashgrove search small.npy small.npy -k 3 > /dev/full"
+    @pytest.mark.parametrize("arguments", ["search small.npy small.npy -k 3", "--help", "--version", "index --help"])
+    def test_output_to_a_full_disk(self, folder, arguments):
+        command = f"{sys.executable} -m hashgrove {arguments} > /dev/full"
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         message = "Error: standard output: cannot be written: No space left on device\n"
         assert done.stderr.replace(f"{COMPILING}\n", "") == message
+
+    def test_ctrl_c_while_the_arguments_are_read(self, folder, capsys, monkeypatch):
+        def parse(*arguments):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(main, "parse_args", parse)
+        assert call(capsys, "search", "small.npy", "small.npy") == (130, "", "Error: interrupted\n")
 
 
 class TestInputs:

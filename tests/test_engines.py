@@ -113,7 +113,7 @@ def test_two_connections_see_and_respect_each_others_changes(url):
 def test_what_has_returned_survives_a_kill(url):
     items, sizes, pauses = {}, [], random.Random(0)
     connect(url, n_bits=64).close()
-    for run in range(10):
+    for run in range(5):
         possible = killed(url, items, seed=run, n_done=pauses.randint(1, 4), seconds=pauses.uniform(0, 0.1))
         with connect(url) as index:
             found = content(index)

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from hashgrove import FlatIndex
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.storage.matrices import read_codes, read_matrix, read_table, write_matrix
@@ -120,8 +121,20 @@ class TestAtomicWrite:
         write_matrix(tmp_path / "X.npy", [[2]])
         assert sorted(os.listdir(tmp_path)) == sorted([*others, "X.npy"])
 
+    def test_temporary_folders_of_killed_processes_are_removed_after_a_day(self, tmp_path):
+        """A new index is written to a temporary folder; one whose files are young may still be in use."""
+        yesterday = time.time() - 25 * 3600
+        for number, is_young in enumerate([False, True]):
+            folder = tmp_path / f".hashgrove-{number:016x}.tmp"
+            folder.mkdir()
+            (folder / "codes-1.bin").touch()
+            for path in [folder] if is_young else [folder, folder / "codes-1.bin"]:
+                os.utime(path, (yesterday, yesterday))
+        FlatIndex(np.zeros((1, 1), np.uint8)).save(tmp_path / "codes.hgi")
+        assert sorted(os.listdir(tmp_path)) == [f".hashgrove-{1:016x}.tmp", "codes.hgi"]
+
     @pytest.mark.skipif(os.name != "posix", reason="RLIMIT_FSIZE")
-    @pytest.mark.parametrize("name", ["X.npy", "X.csv"])
+    @pytest.mark.parametrize("name", ["X.npy", "X.csv", "codes.hgi"])
     def test_a_full_disk_names_the_file(self, tmp_path, name):
         """A limit of the size of files stands for a full disk: the system refuses a write in the same way."""
         code = textwrap.dedent("""
@@ -135,7 +148,7 @@ class TestAtomicWrite:
             index = FlatIndex(codes)
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
             try:
-                index.save(sys.argv[1]) if sys.argv[1].endswith("grove") else write_matrix(sys.argv[1], codes)
+                index.save(sys.argv[1]) if sys.argv[1].endswith("hgi") else write_matrix(sys.argv[1], codes)
             except FileError as error:
                 print(error)
         """)

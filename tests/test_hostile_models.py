@@ -100,6 +100,19 @@ def test_a_model_has_no_more_bits_than_a_code_can_have(tmp_path):
         hashgrove.load(tmp_path / str(MAX_BITS + 1))
 
 
+@pytest.mark.parametrize(
+    "change", [{"n_bits": 5}, {"n_features": 1}, {"n_bits": None}, {"n_bits": "4"}, {"n_features": 3.5}], ids=str
+)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_header_that_contradicts_the_arrays_is_refused(tmp_path, name, change):
+    encoder, path = example(name, 4), tmp_path / "model"
+    models.save(path, encoder, hasher="FastHash", parameters={})
+    header, arrays = modelfile.read(path, kind="encoder")
+    modelfile.write(path, kind="encoder", header=header | change, arrays=arrays)
+    with pytest.raises(ModelFileError, match=r"its header says \(n_bits, n_features\) = "):
+        hashgrove.load(path)
+
+
 LONG = "line\nbreak\u2028" * 10_000
 
 

@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from fuzz_readers import tiled_tiff
-from hashgrove.features.images import ImageFileError, read_image
+from fuzz_images import tiled_tiff
+from hashgrove.features.image_limits import ImageLimitError, check_pixels
+from hashgrove.features.images import MAX_PIXELS, ImageFileError, read_image
 
 SOF0, SOF2, SOS = b"\xff\xc0", b"\xff\xc2", b"\xff\xda"
 JPEG2000 = pytest.mark.skipif(not features.check("jpg_2000"), reason="Pillow without JPEG 2000")
 AVIF = pytest.mark.skipif(not features.check("avif"), reason="Pillow without AVIF")
 LINUX = pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="needs /proc and RLIMIT_AS")
 
-PEAK = """
-import sys
+PEAKS = """
+import os, sys
 from pathlib import Path
 from PIL import Image
 from hashgrove.features.images import read_image
@@ -35,10 +36,15 @@ def status(key):
 
 Image.new("RGB", (8, 8)).save("first.png")
 read_image("first.png", size=4)  # imports what is needed
-Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-before = status("VmRSS")
-read_image(sys.argv[1], size=8)
-print(status("VmHWM") - before)
+for name in sys.argv[1:]:
+    if process := os.fork():
+        os.waitpid(process, 0)
+        continue
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = status("VmRSS")
+    read_image(name, size=8)
+    print(name, status("VmHWM") - before, flush=True)
+    os._exit(0)
 """
 
 CHILD_PEAK = """
@@ -52,11 +58,11 @@ print(int(line.split()[1]) * 1024, file=sys.stderr)
 """
 
 
-def peak(path):
-    """The memory that reading the image takes, in a process that keeps no memory of an image before it."""
-    command = [sys.executable, "-c", PEAK, path.name]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=path.parent)
-    return int(done.stdout)
+def peaks(folder, names):
+    """The memory that reading each image takes, in processes that keep no memory of an image before it."""
+    command = [sys.executable, "-c", PEAKS, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return {name: int(peak) for name, peak in map(str.split, done.stdout.splitlines())}
 
 
 def child_peak(path, monkeypatch):
@@ -111,6 +117,18 @@ def test_a_few_bytes_cannot_declare_millions_of_pixels(tmp_path):
     refused(tmp_path / "a.webp", blank, r"pixels, as it has \d+ bytes")
 
 
+def test_the_limits_of_pixels_include_the_last_one(tmp_path):
+    path, n_bytes = tmp_path / "a.png", 100
+    path.write_bytes(saved(Image.new("RGB", (36, 24)), "PNG"))
+    assert read_image(path, max_pixels=36 * 24).shape == (24, 36, 3)
+    with pytest.raises(ImageFileError, match=r"at most 863 pixels\. Got 36 x 24"):
+        read_image(path, max_pixels=36 * 24 - 1)
+    most = 2**21 + 8256 * n_bytes
+    check_pixels(1, most, n_bytes=n_bytes, max_pixels=MAX_PIXELS)
+    with pytest.raises(ImageLimitError, match=f"at most {most} pixels, as it has 100 bytes"):
+        check_pixels(1, most + 1, n_bytes=n_bytes, max_pixels=MAX_PIXELS)
+
+
 @pytest.mark.parametrize("mode", ["1", "L", "RGB"])
 def test_blank_pages_are_read(tmp_path, mode):
     """Deflate packs a blank page as densely as the limit allows."""
@@ -157,11 +175,13 @@ def test_memory_is_bounded_by_the_pixels(tmp_path):
         "float.tif": saved(small.convert("F"), "TIFF"),
     }
     for name, content in made.items():
-        path = tmp_path / name
-        path.write_bytes(content)
+        (tmp_path / name).write_bytes(content)
+    measured = peaks(tmp_path, made)
+    assert measured.keys() == made.keys()
+    for name, peak in measured.items():
         image = large if name == "photo.jpg" else small
         n_pixels = image.width * image.height
-        assert 3 * n_pixels < peak(path) <= bound(path, n_pixels), name
+        assert 3 * n_pixels < peak <= bound(tmp_path / name, n_pixels), name
 
 
 @LINUX

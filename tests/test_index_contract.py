@@ -29,6 +29,11 @@ def on_examples(make, most, **strategies):
     return run
 
 
+def share_of(make, most):
+    """``most``, or the share of it that the index has time for."""
+    return round(most * getattr(make, "share", 1))
+
+
 def random_codes(n, n_bits, seed=0):
     return pack(np.random.default_rng(seed).random((n, n_bits)) < 0.5)
 
@@ -125,7 +130,7 @@ def test_any_changes_leave_what_a_dictionary_would_hold(make):
 def test_a_filter_of_many_items_is_an_index_of_these_items(make, share):
     """Enough items and queries for every way to scan: with a mask, or on a copy of the allowed items."""
     rng = np.random.default_rng(0)
-    codes, queries = random_codes(9000, 16, 1), random_codes(70, 16, 2)
+    codes, queries = random_codes(9000, 16, 1), random_codes(share_of(make, 70), 16, 2)
     index, allowed = make(codes), np.flatnonzero(rng.random(9000) < share)
     truth = make(codes[allowed], ids=allowed)
     for k in (3, 40, 4000):
@@ -299,7 +304,7 @@ def test_equal_codes_come_in_order_of_id(make, k):
 
 @every_index
 def test_the_number_of_threads_does_not_change_results(make):
-    index, queries = make(random_codes(9000, 32, 1)), random_codes(100, 32, 2)
+    index, queries = make(random_codes(9000, 32, 1)), random_codes(share_of(make, 100), 32, 2)
     for k in (10, 5000):
         for one, two in zip(index.search(queries, k, n_jobs=1), index.search(queries, k, n_jobs=2), strict=True):
             np.testing.assert_array_equal(one, two)
@@ -332,7 +337,8 @@ def test_several_threads_search_at_the_same_time(make):
 @pytest.mark.parametrize("first", ["first", "last"])
 def test_search_while_another_thread_adds(make, first):
     """Each code is its id in binary, so a result shows whether codes and ids belong to the same moment."""
-    n, width = 4000, 50
+    width = 50
+    n = width * share_of(make, 80)
     all_codes = np.arange(n, dtype="<u4").view(np.uint8).reshape(n, 4)
     starts = list(range(0, n, width)) if first == "first" else list(range(n - width, -1, -width))
     index, done, wrong, sizes = make(), threading.Event(), [], []
@@ -364,10 +370,10 @@ def test_search_while_another_thread_adds(make, first):
 
 @every_index
 def test_several_threads_add(make):
-    index = make()
+    index, n_times = make(), share_of(make, 100)
 
     def add():
-        for _ in range(100):
+        for _ in range(n_times):
             index.add(random_codes(3, 8))
 
     threads = [threading.Thread(target=add) for _ in range(4)]
@@ -375,7 +381,7 @@ def test_several_threads_add(make):
         thread.start()
     for thread in threads:
         thread.join()
-    assert index.ids.tolist() == list(range(1200))
+    assert index.ids.tolist() == list(range(4 * n_times * 3))
 
 
 @every_index

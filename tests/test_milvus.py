@@ -150,6 +150,7 @@ def test_what_has_returned_survives_the_end_of_the_server():
     server.start()
     with connect(f"milvus://127.0.0.1:{server.port}", create=False) as again:
         assert content(again) == expected
+    server.kill()  # it would go on until the end of the session
 
 
 def test_what_is_not_hashgroves_is_refused(url, client, collection):

@@ -93,7 +93,7 @@ def test_ctrl_c_leaves_no_temporary_file(tmp_path, monkeypatch):
     def interrupted(folder):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(atomic, "_remove_stale", interrupted)
+    monkeypatch.setattr(atomic, "remove_stale", interrupted)
     with pytest.raises(KeyboardInterrupt), atomic.atomic_write(tmp_path / "out"):
         pytest.fail("it must not come so far")
     assert os.listdir(tmp_path) == []

@@ -72,24 +72,18 @@ class Program(click.Group):
         command: click.Command = getattr(import_module(f"hashgrove.cli.{cmd_name}"), cmd_name)
         return command
 
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        """Read the arguments; the help and the version are printed here."""
+        with _errors_of_click():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an exception about its data or files becomes an error of click."""
-        try:
+        with _errors_of_click():
             with _compilation_notice(), interruptible():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # so that a closed pipe is noticed here, where it is handled, and not when Python exits
             return result
-        except BrokenPipeError:
-            raise  # click then ends quietly
-        except KeyboardInterrupt as error:
-            raise _Interrupted("interrupted") from error
-        except MemoryError as error:
-            raise click.ClickException(f"not enough memory. {error}") from error
-        except (ValueError, OSError) as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-                # all writers of files name them, so this is what was printed, such as into a file on a full disk
-                raise click.ClickException(f"standard output: cannot be written: {error.strerror}") from error
-            raise click.ClickException(str(error) or type(error).__name__) from error
 
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         """Run the program and exit."""
@@ -103,6 +97,24 @@ class Program(click.Group):
                 click.echo(f"Error: {join_lines(error.format_message())}{_hint(error)}", err=True)
                 status = error.exit_code
         _exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _errors_of_click() -> Iterator[None]:
+    """Turn what the user can do something about into an error of click."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # click then ends quietly
+    except KeyboardInterrupt as error:
+        raise _Interrupted("interrupted") from error
+    except MemoryError as error:
+        raise click.ClickException(f"not enough memory. {error}") from error
+    except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            # all writers of files name them, so this is what was printed, such as into a file on a full disk
+            raise click.ClickException(f"standard output: cannot be written: {error.strerror}") from error
+        raise click.ClickException(str(error) or type(error).__name__) from error
 
 
 def _exit(status: int) -> NoReturn:

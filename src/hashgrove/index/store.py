@@ -26,7 +26,7 @@ from hashgrove.index.ids import are_ascending, check_keys
 from hashgrove.index.items import Items, in_memory, without
 from hashgrove.index.locking import lock_file
 from hashgrove.index.manifest import Manifest, is_index_folder
-from hashgrove.storage.atomic import sync_folder
+from hashgrove.storage.atomic import remove_stale, sync_folder
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -79,12 +79,16 @@ class Store:
             raise FileError(f"{os.fspath(path)}: must be an index, or not exist. Got something else.")
         temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
         try:
+            remove_stale(target.parent)
             temporary.mkdir()
             cls(temporary, manifest).rewrite(codes, ids)
             if target.exists():
                 target.unlink()
             os.rename(temporary, target)
             sync_folder(target.parent)
+        except FileError as error:  # it names a temporary file, which is gone
+            reason = getattr(error.__cause__, "strerror", None) or one_line(error)
+            raise FileError(f"{os.fspath(path)}: cannot be written: {reason}") from error
         except OSError as error:
             raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import BinaryIO
 
 from hashgrove.storage.formats import FileError, PathLike, one_line
 
-__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "sync_folder"]
+__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "remove_stale", "sync_folder"]
 
 TEMPORARY = re.compile(r"\.hashgrove-[0-9a-f]{16}\.tmp")
 STALE_SECONDS = 24 * 3600  # a temporary file that was not written to for so long belongs to a process that was killed
@@ -78,7 +79,7 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
     try:
         mode = check_replaceable(path)
-        _remove_stale(target.parent)
+        remove_stale(target.parent)
         with open(temporary, "xb") as file:
             if mode is not None:
                 os.chmod(temporary, stat.S_IMODE(mode))
@@ -96,14 +97,26 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
     sync_folder(target.parent)
 
 
-def _remove_stale(folder: Path) -> None:
-    """Delete the temporary files of killed processes; another process may be faster, or own them."""
+def remove_stale(folder: Path) -> None:
+    """Delete the temporary files and folders of killed processes; another process may be faster, or own them."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if TEMPORARY.fullmatch(entry.name):
                 with suppress(OSError):
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_SECONDS:
-                        os.unlink(entry.path)
+                    if time.time() - _last_written(entry) > STALE_SECONDS:
+                        if entry.is_dir(follow_symlinks=False):
+                            shutil.rmtree(entry.path)
+                        else:
+                            os.unlink(entry.path)
+
+
+def _last_written(entry: os.DirEntry[str]) -> float:
+    """When a file, or a folder or a file in it, was last written to."""
+    times = [entry.stat(follow_symlinks=False).st_mtime]
+    if entry.is_dir(follow_symlinks=False):
+        with os.scandir(entry.path) as files:
+            times += [file.stat(follow_symlinks=False).st_mtime for file in files]
+    return max(times)
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "plain", "rebuild", "save"]
 
 MAX_TEXT = 10_000  # characters of a parameter; Python's parser takes hundreds of bytes for each of them
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")  # in the repr of an object whose class defines none
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
 
@@ -118,7 +120,7 @@ def plain(value: Any) -> Any:
         callable(value) and not hasattr(value, "get_params")
     ):
         return getattr(value, "__name__", type(value).__name__)
-    return repr(value)
+    return ADDRESS.sub("", repr(value))
 
 
 def rebuild(text: str, known: Mapping[str, Any]) -> Any:

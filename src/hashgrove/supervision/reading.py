@@ -6,6 +6,7 @@ are unlabelled; or a sparse matrix of +1 (similar) and -1 (dissimilar). Anything
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Number
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = ["UNLABELLED", "is_tags", "read_classes", "read_pairs", "read_tags", "
 
 UNLABELLED = -1  # the class number of a point without a label
 COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
+TAGS_ONLY = (str, bytes, *COLLECTIONS)  # not in a matrix of numbers
 
 
 def is_tags(y: Any) -> bool:
@@ -32,7 +34,7 @@ def is_tags(y: Any) -> bool:
     if isinstance(y, list | tuple) and any(isinstance(row, set | frozenset) for row in y):
         return True
     if isinstance(y, list | tuple) and any(isinstance(row, list | tuple | np.ndarray) for row in y):
-        return len({len(row) if isinstance(row, COLLECTIONS) else -1 for row in y}) > 1 or np.size(y[0]) > 1
+        return len({len(row) if isinstance(row, COLLECTIONS) else -1 for row in y}) > 1 or len(y[0]) > 1
     array = np.asarray(y)
     if array.ndim == 1 and array.dtype == object:
         return any(isinstance(row, COLLECTIONS) for row in array)
@@ -176,15 +178,20 @@ def _of_one_type(labels: NDArray[Any]) -> NDArray[Any]:
         raise ValueError(f"The 'y' parameter must have labels of one type. Got {' and '.join(sorted(kinds))} instead.")
     if kinds & {"dict", "set", "frozenset", "list", "type"}:
         raise ValueError(f"The 'y' parameter must have numbers or strings as labels. Got {kinds.pop()} instead.")
-    if kinds == {"number"} and np.isinf(labels.astype(np.float64)).any():
+    if kinds == {"number"} and any(abs(label) == math.inf for label in labels):
         raise ValueError("The 'y' parameter must be finite, except for NaN, which means unlabelled. Got infinity.")
+    try:
+        min(labels, default=None)
+    except TypeError as error:
+        kind = type(labels[0]).__name__
+        raise ValueError(f"The 'y' parameter must have labels that can be sorted. Got {kind} instead.") from error
     return labels
 
 
 def _as_collections(tags: Any) -> Sequence[Any] | None:
     """One collection (or missing value) per point, or None if ``tags`` is a matrix."""
     if isinstance(tags, np.ndarray) and tags.ndim == 2:
-        return [list(row) for row in tags] if _has_text(tags.flat) else None
+        return [list(row) for row in tags] if _has(tags.flat, (str, bytes)) else None
     rows = list(tags)
     for number, row in enumerate(rows):
         if not isinstance(row, COLLECTIONS) and not _is_null(row):
@@ -194,7 +201,7 @@ def _as_collections(tags: Any) -> Sequence[Any] | None:
             )
     present = [row for row in rows if isinstance(row, COLLECTIONS)]
     is_matrix = len(present) == len(rows) and len({len(row) for row in rows}) == 1
-    if not is_matrix or any(isinstance(row, set | frozenset) or _has_text(row) for row in present):
+    if not is_matrix or any(isinstance(row, set | frozenset) or _has(row, TAGS_ONLY) for row in present):
         return rows
     if not np.isin(np.asarray(rows), (0, 1)).all():
         raise ValueError(
@@ -204,8 +211,8 @@ def _as_collections(tags: Any) -> Sequence[Any] | None:
     return None
 
 
-def _has_text(values: Any) -> bool:
-    return any(isinstance(value, str | bytes) for value in values)
+def _has(values: Any, types: tuple[type, ...]) -> bool:
+    return any(isinstance(value, types) for value in values)
 
 
 def _tag_matrix(tags: Any) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
