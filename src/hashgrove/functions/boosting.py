@@ -26,8 +26,8 @@ MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not giv
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
 DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
 LEAST_UNIT = 1e-6  # of trees that say nothing, so that the linear score alone decides
-LEARNING_RATES = 0.3, 0.5  # below and from this number of rows
-LARGE_RATE = 0.7  # from this number of rows, for trees that have to learn everything themselves
+RATE_OF_FEW, RATE_OF_MANY = 0.3, 0.5  # below and from this number of rows
+RATE_ALONE = 0.7  # of many rows, for trees without a start, which have to learn everything themselves
 
 
 class Boosted(NamedTuple):
@@ -270,4 +270,6 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         """The share of each step that is taken, with ``n`` rows."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return LARGE_RATE if n >= MANY_ROWS and self.start is None else LEARNING_RATES[n >= MANY_ROWS]
+        if n < MANY_ROWS:
+            return RATE_OF_FEW
+        return RATE_ALONE if self.start is None else RATE_OF_MANY
