@@ -48,7 +48,12 @@ ABSURD = (
     2**64 - 1,
 )
 PRELOAD = ("hashgrove.features", "hashgrove.index", "hashgrove.storage.matrices", "pyarrow.parquet", "PIL.Image")
-ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # no thread beside the one that is copied: it might hold a lock
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 MEMORY = re.compile(r"alloc|memory|decoder error -9", re.IGNORECASE)  # -9 is how Pillow says it
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import servers
@@ -100,6 +101,12 @@ ENGINES = {
     "postgres": in_postgres,
     "milvus": in_milvus,
 }
+
+
+def at_once(*calls):
+    """Call all functions, each in a thread of its own, and return what they return; an exception of one is raised."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return [future.result() for future in [threads.submit(call) for call in calls]]
 
 
 UNDER_TEST = {

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-import time
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 from sklearn.datasets import load_digits
@@ -19,7 +16,6 @@ from sklearn.datasets import load_digits
 from hashgrove import FlatIndex, Gist
 from hashgrove import load as load_model
 from hashgrove.baselines import SDH
-from hashgrove.web.app import create_app
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
 from hashgrove.web.pictures import pictures_in
@@ -66,23 +62,6 @@ def collection_of_texts():
     columns = {"title": titles, "year": [str(1990 + row) for row in ids]}
     codes = rng.integers(0, 256, (len(ids), 8), dtype=np.uint8)
     return Collection(FlatIndex(codes), "reports.hgi", details=Details(ids, columns=columns))
-
-
-@contextmanager
-def served(collection, *, port=0, key=None):
-    """Serve a collection on the loopback interface; gives its address."""
-    config = uvicorn.Config(create_app(collection, key=key), port=port, log_level="warning", lifespan="on")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive(), "the service did not start"
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @contextmanager

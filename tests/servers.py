@@ -225,7 +225,11 @@ def _raise_loopback():
 def _relay(listener, port):
     while True:
         outer, _ = listener.accept()
-        inner = socket.create_connection(("127.0.0.1", port))
+        try:
+            inner = socket.create_connection(("127.0.0.1", port))
+        except OSError:  # the client shall notice, and the next one be served
+            outer.close()
+            continue
         for source, target in ((outer, inner), (inner, outer)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()

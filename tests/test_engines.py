@@ -10,7 +10,7 @@ import json
 import random
 import subprocess
 import sys
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from hashgrove.codes import MAX_BITS
 from hashgrove.index import connect
 from hashgrove.index.engines import ENGINES, EngineError, faiss_file, opening
 from index_writer import content, killed
+from indexes import at_once
 
 LOCAL = {name: f"{name}:///codes.{name}" for name in ("sqlite", "duckdb", "lance", "faiss")}
 every_engine = pytest.mark.parametrize("url", LOCAL.values(), ids=LOCAL)
@@ -101,11 +102,7 @@ def test_two_connections_see_and_respect_each_others_changes(url):
     with connect(url) as one, connect(url) as two:
         one.add(random_codes(10))
         assert len(two) == 10
-        threads = [threading.Thread(target=index.add, args=(random_codes(5),)) for index in (one, two) * 3]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[partial(index.add, random_codes(5)) for index in (one, two) * 3])
         assert one.ids.tolist() == two.ids.tolist() == list(range(40))
 
 

@@ -14,7 +14,7 @@ from hashgrove import index as index_module
 from hashgrove.codes import pack
 from hashgrove.index import INDEXES, Index
 from hashgrove.storage import modelfile
-from indexes import UNDER_TEST
+from indexes import UNDER_TEST, at_once
 
 every_index = pytest.mark.parametrize("make", UNDER_TEST.values(), ids=UNDER_TEST)
 every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
@@ -318,19 +318,13 @@ def test_the_number_of_threads_does_not_change_results(make):
 def test_several_threads_search_at_the_same_time(make):
     index, queries = make(random_codes(3000, 64, 1)), random_codes(20, 64, 2)
     expected = index.search(queries, 30)[1].tolist()
-    found = [None] * 4
     start = threading.Barrier(4, timeout=300)
 
-    def search(number):
+    def search():
         start.wait()
-        found[number] = index.search(queries, 30, n_jobs=1)[1].tolist()
+        return index.search(queries, 30, n_jobs=1)[1].tolist()
 
-    threads = [threading.Thread(target=search, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 4
+    assert at_once(*[search] * 4) == [expected] * 4
 
 
 @every_index
@@ -344,9 +338,11 @@ def test_search_while_another_thread_adds(make, first):
     index, done, wrong, sizes = make(), threading.Event(), [], []
 
     def add():
-        for start in starts:
-            index.add(all_codes[start : start + width], ids=np.arange(start, start + width))
-        done.set()
+        try:
+            for start in starts:
+                index.add(all_codes[start : start + width], ids=np.arange(start, start + width))
+        finally:  # else the searches would go on for ever
+            done.set()
 
     def search():
         queries = all_codes[:40]
@@ -358,11 +354,7 @@ def test_search_while_another_thread_adds(make, first):
                         wrong.append((q, row.tolist(), found.tolist()))
             sizes.append(len(index))
 
-    threads = [threading.Thread(target=target) for target in (search, search, add)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(search, search, add)
     assert not wrong
     assert all(size % width == 0 for size in sizes)
     np.testing.assert_array_equal(index.codes, all_codes)
@@ -376,11 +368,7 @@ def test_several_threads_add(make):
         for _ in range(n_times):
             index.add(random_codes(3, 8))
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[add] * 4)
     assert index.ids.tolist() == list(range(4 * n_times * 3))
 
 

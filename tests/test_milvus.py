@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
 import uuid
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from hashgrove import FlatIndex
 from hashgrove.index import connect
 from hashgrove.index.engines import EngineError
 from index_writer import codes_of, content, killed
+from indexes import at_once
 
 
 @pytest.fixture
@@ -116,13 +117,7 @@ def test_clients_see_each_others_changes_and_never_make_two_items_with_one_id(ur
         assert 81 in two
         options = {"ids": range(100, 150), "insert": True}
         codes = [random_codes(50, seed=1), random_codes(50, seed=2)]
-        clash = [
-            threading.Thread(target=i.update, args=(c,), kwargs=options) for i, c in zip((one, two), codes, strict=True)
-        ]
-        for thread in clash:
-            thread.start()
-        for thread in clash:
-            thread.join()
+        at_once(partial(one.update, codes[0], **options), partial(two.update, codes[1], **options))
         assert len(one) == len(two.ids) == 63
 
 

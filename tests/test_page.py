@@ -8,7 +8,8 @@ from playwright.sync_api import expect
 
 from hashgrove import FlatIndex
 from hashgrove.web.collection import Collection
-from page_service import N_PICTURES, chromium, collection_of_texts, collection_with_pictures, opened, served
+from page_service import N_PICTURES, chromium, collection_of_texts, collection_with_pictures, opened
+from web_service import at_address
 
 QUERY = "digit 008.png"
 
@@ -28,13 +29,13 @@ def digits(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(digits):
-    with served(digits[0]) as address:
+    with at_address(digits[0]) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def texts():
-    with served(collection_of_texts()) as address:
+    with at_address(collection_of_texts()) as address:
         yield address
 
 
@@ -247,12 +248,12 @@ def test_an_address_of_no_item_shows_no_neighbours_of_another(refused, address):
 
 
 def test_a_service_that_is_down_can_be_tried_again(refused):
-    with served(collection_of_texts()) as address:
+    with at_address(collection_of_texts()) as address:
         refused.goto(address)
         expect(refused.locator("#collection-items li")).to_have_count(40)
     refused.locator("#collection-items a").first.click()
     expect(refused.locator("#results-error")).to_contain_text("The service does not answer.")
-    with served(collection_of_texts(), port=int(address.rstrip("/").rsplit(":", 1)[1])):
+    with at_address(collection_of_texts(), port=int(address.rstrip("/").rsplit(":", 1)[1])):
         refused.get_by_role("button", name="Try again").click()
         expect(refused.locator("#results-items li")).to_have_count(20)
         expect(refused.locator("#results-error")).to_be_hidden()
@@ -287,7 +288,7 @@ def test_the_quality_report(page, address):
 
 
 def test_an_empty_collection(page):
-    with served(Collection(FlatIndex(np.empty((0, 8), np.uint8)), "empty.hgi")) as address:
+    with at_address(Collection(FlatIndex(np.empty((0, 8), np.uint8)), "empty.hgi")) as address:
         page.goto(address)
         expect(page.locator("#collection-summary")).to_have_text("There are no items yet.")
         expect(page.locator("#about")).to_contain_text("empty.hgi: 0 items")

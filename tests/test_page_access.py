@@ -6,7 +6,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from page_service import chromium, collection_of_texts, collection_with_pictures, opened, served
+from page_service import chromium, collection_of_texts, collection_with_pictures, opened
+from web_service import at_address
 
 QUERY = "digit 008.png"
 KEY = "open sesame"
@@ -23,7 +24,11 @@ def browser():
 def addresses(tmp_path_factory):
     """Addresses by what is served there."""
     pictures = collection_with_pictures(tmp_path_factory.mktemp("digits"))
-    with served(pictures) as open_, served(pictures, key=KEY) as locked, served(collection_of_texts()) as texts:
+    with (
+        at_address(pictures) as open_,
+        at_address(pictures, key=KEY) as locked,
+        at_address(collection_of_texts()) as texts,
+    ):
         yield {"pictures": open_, "locked": locked, "texts": texts}
 
 

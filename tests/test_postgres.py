@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import threading
 import uuid
+from functools import partial
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -18,6 +18,7 @@ from hashgrove import FlatIndex
 from hashgrove.index import connect
 from hashgrove.index.engines import EngineError
 from index_writer import codes_of, content, killed
+from indexes import at_once
 
 
 @pytest.fixture
@@ -122,11 +123,7 @@ def test_connections_see_and_respect_each_others_changes(url):
     with connect(url) as one, connect(url) as two:
         one.add(random_codes(10))
         assert len(two) == 10
-        threads = [threading.Thread(target=index.add, args=(random_codes(5),)) for index in (one, two) * 3]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[partial(index.add, random_codes(5)) for index in (one, two) * 3])
         assert one.ids.tolist() == two.ids.tolist() == list(range(40))
 
 

@@ -22,21 +22,32 @@ N_ITEMS, N_TRAINED, N_BITS, SIDE = 120, 150, 32, 32
 
 
 @contextmanager
-def served(collection, **settings):
-    """Serve a collection on the loopback interface; gives a client of it."""
-    server = uvicorn.Server(uvicorn.Config(create_app(collection, **settings), port=0, log_level="critical"))
+def at_address(collection, *, port=0, **settings):
+    """Serve a collection on the loopback interface; gives its address."""
+    app = create_app(collection, **settings)
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=port, log_level="critical", lifespan="on", timeout_graceful_shutdown=10)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         assert thread.is_alive(), "the service did not start"
         time.sleep(0.01)
-    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     try:
-        with httpx.Client(base_url=url, timeout=60) as client:
-            yield client
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def served(collection, **settings):
+    """Serve a collection on the loopback interface; gives a client of it."""
+    with (
+        at_address(collection, **settings) as address,
+        httpx.Client(base_url=address.rstrip("/"), timeout=60) as client,
+    ):
+        yield client
 
 
 def build_digits(folder):
