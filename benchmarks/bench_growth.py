@@ -21,11 +21,9 @@ BASE = {"points": 5000, "bits": 16, "features": 512, "depth": 4}
 TREES = 10
 SHARE_OF_FEATURES = 0.1
 SHALLOW, DEEP = 6, 16  # depths whose times are compared
-# leaves -> the trees of one bit whose times at both depths are compared, on (points, features)
-DEEP_TREES = {
-    "sign": BoostedTrees.paper(n_trees=TREES),
-    "Newton": BoostedTrees(n_trees=TREES),
-}
+# leaves -> the trees of one bit whose times at both depths are compared, on (points, features). All trees of the bit:
+# the first ones, which have to tell all points apart, are larger than those that follow.
+DEEP_TREES = {"sign": BoostedTrees.paper(), "Newton": BoostedTrees()}
 DEEP_SIZES = ((20_000, 1280), (500_000, 256))
 
 # axis -> (values, differences from BASE that keep the largest fit short)
@@ -135,8 +133,8 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
         found[f"{axis} (with {named}{depth}, {TREES} trees)"] = partial(growth, axis, values, fixed)
     for points, features in ((300, 16),) if setting.tiny else DEEP_SIZES:
         for leaves, learner in DEEP_TREES.items():
-            name = f"deep trees, {leaves} leaves (1 bit, {points:,} points, {features:,} features, {TREES} trees)"
-            found[name] = partial(deep, learner, points, features)
+            size = f"{points:,} points, {features:,} features, {learner.n_trees} trees"
+            found[f"deep trees, {leaves} leaves (1 bit, {size})"] = partial(deep, learner, points, features)
     return found
 
 

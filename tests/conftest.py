@@ -66,3 +66,20 @@ def digits():
     order = np.random.default_rng(0).permutation(len(X))
     train, query = order[:1000], order[1000:1400]
     return X[train], y[train], X[query], y[query]
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """The tables of experiments in tests/small_tables.py."""
+    import small_tables
+
+    return small_tables.tables(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="session")
+def finished(small, tmp_path_factory):
+    """Real results of the small tables: the folder, and what `run` said of it."""
+    from hashgrove.bench import run
+
+    folder = tmp_path_factory.mktemp("results")
+    return folder, run(["all"], tables=small, results=folder, n_jobs=1)
