@@ -21,7 +21,8 @@ def main(folder: str) -> None:
             collection = Collection.open(folder)
             run(collection, port=0, ready=lambda url: print(os.getpid(), urlsplit(url).port, flush=True))
             os._exit(0)
-        os.waitpid(child, 0)
+        if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+            sys.exit("the service has ended by itself")  # a test that waits for its port gets the end of the output
 
 
 if __name__ == "__main__":
