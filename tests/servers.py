@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 SESSION = "HASHGROVE_TEST_SERVERS"  # the environment variable with the session's folder and first process
@@ -44,8 +45,7 @@ def stop():
     keepers = [int(path.read_text()) for path in Path(folder).glob("*/keeper")]
     shutil.rmtree(folder, ignore_errors=True)
     for keeper in keepers:
-        while _is_running(keeper):
-            time.sleep(0.05)
+        _wait_for_end(keeper)
     shutil.rmtree(folder, ignore_errors=True)  # what a server wrote while it was stopped
     del os.environ[SESSION]
 
@@ -99,9 +99,7 @@ class Server:
     def kill(self):
         """End the server with SIGKILL, and wait for its keeper."""
         os.kill(json.loads((self.folder / "ready").read_text())["server"], signal.SIGKILL)
-        keeper = int((self.folder / "keeper").read_text())
-        while _is_running(keeper):
-            time.sleep(0.05)
+        _wait_for_end(int((self.folder / "keeper").read_text()))
 
 
 def _wait_until(done, possible, log):
@@ -112,14 +110,22 @@ def _wait_until(done, possible, log):
         time.sleep(0.02)
 
 
+def _wait_for_end(keeper):
+    """Wait until a keeper has ended; one that does not end is killed, with its server."""
+    end = time.monotonic() + PATIENCE
+    while _is_running(keeper):
+        if time.monotonic() > end:
+            with suppress(ProcessLookupError):
+                os.killpg(keeper, signal.SIGKILL)
+        time.sleep(0.05)
+
+
 def _is_running(pid):
+    """Whether a process is there, and is not a zombie: those of a process that has ended may stay for ever."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    except PermissionError:
-        pass
-    return True
 
 
 # From here on: what a keeper does.
