@@ -10,6 +10,7 @@ declares (docs/formats.md). RLIMIT_AS limits the memory, so this runs on Linux o
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import multiprocessing.forkserver
 import os
@@ -29,6 +30,7 @@ from unittest.mock import patch
 from fuzz_readers import READERS
 
 TIME_LIMIT = 20  # seconds of processor time per file, which other processes do not use up
+SET_UP_LIMIT = 400  # seconds for what a child process does before the first mutated file
 WAIT_LIMIT = 200  # seconds per file in all: on a busy machine a process may wait long for a processor
 SPARE = 2**26  # bytes of memory that a reader may take, plus 4 times the file
 ABSURD = (
@@ -153,6 +155,7 @@ def child(name, reader, seed, start, stop, folder):
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    faulthandler.dump_traceback_later(SET_UP_LIMIT, exit=True)
     seeds = list(reader.seeds())
     path = folder / f"mutant{reader.suffix}"
     for payload, wrap in seeds:  # this also imports and compiles what is needed, without a limit
@@ -160,6 +163,7 @@ def child(name, reader, seed, start, stop, folder):
         errors = errors_of(reader, path)
         if len(errors) == len(reader.reads):
             raise errors[0]
+    faulthandler.cancel_dump_traceback_later()
     counts = Counter()
     at = os.open(folder / "at", os.O_WRONLY | os.O_CREAT)
     unlimited = resource.getrlimit(resource.RLIMIT_AS)
