@@ -158,7 +158,7 @@ def child(name, reader, seed, start, stop, folder):
     faulthandler.dump_traceback_later(SET_UP_LIMIT, exit=True)
     seeds = list(reader.seeds())
     path = folder / f"mutant{reader.suffix}"
-    for payload, wrap in seeds:  # this also imports and compiles what is needed, without a limit
+    for payload, wrap in seeds:  # this also imports and compiles what is needed, so memory is not limited yet
         path.write_bytes(wrap(payload))
         errors = errors_of(reader, path)
         if len(errors) == len(reader.reads):

@@ -103,12 +103,6 @@ ENGINES = {
 }
 
 
-def at_once(*calls):
-    """Call all functions, each in a thread of its own, and return what they return; an exception of one is raised."""
-    with ThreadPoolExecutor(len(calls)) as threads:
-        return [future.result() for future in [threads.submit(call) for call in calls]]
-
-
 UNDER_TEST = {
     **INDEXES,
     "multi by tables": ByTables,
@@ -117,3 +111,9 @@ UNDER_TEST = {
     "multi by tables in a folder": in_folder(ByTables),
     **ENGINES,
 }
+
+
+def at_once(*calls):
+    """Call all functions, each in a thread of its own, and return what they return; an exception of one is raised."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return [future.result() for future in [threads.submit(call) for call in calls]]
