@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from threadpoolctl import threadpool_info
 
 import naive
 from hashgrove.features import load
@@ -16,7 +14,6 @@ from hashgrove.features.codebook import Codebook
 from hashgrove.features.dictionary import _update_atoms, ksvd, omp, spherical_kmeans
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, zca
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
-from hashgrove.runtime.blas import single_threaded_blas
 
 
 def smooth_images(n, side=14, channels=3, seed=0):
@@ -327,16 +324,3 @@ def test_fit_shows_its_iterations(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"learning atoms: iteration {i}: left {x:.4f}" for i, x in enumerate(codebook.unexplained_)]
     assert len(lines) == 2
-
-
-def test_blas_has_one_thread_until_the_last_block_ends():
-    def threads():  # of numpy and scipy; other libraries may bring a BLAS of their own
-        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-        return [pool["num_threads"] for pool in pools if re.search("numpy|scipy", pool["filepath"])]
-
-    before = threads()
-    with single_threaded_blas():
-        with single_threaded_blas():
-            pass
-        assert set(threads()) <= {1}
-    assert threads() == before

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from hashgrove.runtime import compiling
+from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 
@@ -62,6 +67,67 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_child_has_threads_of_its_own():
     """In a new process: other tests load libraries with threads, and a fork copies the locks that these hold."""
     assert subprocess.run([sys.executable, "-c", FORKED], check=False, timeout=300).returncode == 0
+
+
+def blas_threads():
+    """Of numpy and scipy; other libraries may bring a BLAS of their own."""
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return [pool["num_threads"] for pool in pools if re.search("numpy|scipy", pool["filepath"])]
+
+
+def test_blas_has_one_thread_until_the_last_block_ends():
+    before = blas_threads()
+    with single_threaded_blas():
+        with single_threaded_blas():
+            pass
+        assert set(blas_threads()) <= {1}
+    assert blas_threads() == before
+
+
+def test_blas_has_one_thread_in_any_thread():
+    """threadpoolctl heeds the first thread that limits BLAS, and ignores all others."""
+
+    def in_another_thread():
+        with single_threaded_blas():
+            return blas_threads()
+
+    before = blas_threads()
+    with single_threaded_blas():
+        pass
+    with ThreadPoolExecutor(1) as other:
+        assert set(other.submit(in_another_thread).result()) <= {1}
+    assert blas_threads() == before
+
+
+def test_the_thread_that_lifts_the_limit_of_blas_may_be_another_one():
+    before, block = blas_threads(), single_threaded_blas()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(block.__enter__).result()
+        with single_threaded_blas():
+            other.submit(block.__exit__, None, None, None).result()
+            assert set(blas_threads()) <= {1}
+    assert blas_threads() == before
+
+
+LATE_SCIPY = """
+import numpy
+from hashgrove.runtime.blas import single_threaded_blas
+from threadpoolctl import threadpool_info
+
+with single_threaded_blas():
+    pass
+import scipy.linalg
+with single_threaded_blas():
+    print([pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"])
+"""
+
+
+def test_blas_that_is_loaded_later_has_one_thread_too():
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", LATE_SCIPY], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert set(json.loads(done.stdout)) == {1}, done.stderr
 
 
 def test_chunks_cover_everything_once():

@@ -194,8 +194,8 @@ class Codebook(FeatureExtractor):
                     callback=callback,
                 )
             filters = whitener @ atoms.T.astype(np.float64)
-        self.filters_ = np.ascontiguousarray(filters, dtype=np.float32)
-        self.bias_ = (mean @ filters).astype(np.float32)
+            self.filters_ = np.ascontiguousarray(filters, dtype=np.float32)
+            self.bias_ = (mean @ filters).astype(np.float32)
         self.unexplained_ = unexplained
         self.n_features_ = self._n_features()
         if self.output == "uint8":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped, unused-ignore]
+import threadpoolctl  # type: ignore[import-untyped, unused-ignore]
 
 __all__ = ["single_threaded_blas"]
 
@@ -17,9 +18,24 @@ _users = 0
 _limit: Any = None
 
 
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # it looks through all loaded libraries, which takes time: do it once
+@lru_cache(maxsize=2)
+def _controller(has_scipy: bool) -> Any:
+    """The BLAS libraries of this process: numpy's, and that of scipy once it is loaded.
+
+    To look for them takes time, so this is done at most twice.
+    """
+    return threadpoolctl.ThreadpoolController()
+
+
+def _take_control() -> None:
+    """Let any thread set or lift the limit.
+
+    From version 3.8 on, threadpoolctl ignores all threads but the first one that sets a limit until that one has lifted
+    it, because the limit is global to the process. Here the thread that lifts it may be another one.
+    """
+    release = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)
 
 
 @contextmanager
@@ -36,7 +52,8 @@ def single_threaded_blas() -> Iterator[None]:
     global _users, _limit
     with _lock:
         if _users == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
+            _take_control()
+            _limit = _controller("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
         _users += 1
     try:
         yield
@@ -44,4 +61,6 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _users -= 1
             if _users == 0:
+                _take_control()
                 _limit.restore_original_limits()
+                _take_control()
