@@ -95,7 +95,7 @@ def one_bit(learner: BoostedTrees, depth: int, points: int, features: int) -> Co
 
 def deep(learner: BoostedTrees, points: int, features: int) -> Contest:
     """Compare the times of deep trees and of others, with equal numbers of trees and of features per node."""
-    entries = race([one_bit(learner, depth, points, features) for depth in (SHALLOW, DEEP)], rounds=3, patience=20)
+    entries = race([one_bit(learner, depth, points, features) for depth in (SHALLOW, DEEP)], rounds=3, patience=100)
     ratio = entries[1].seconds / entries[0].seconds
     return Contest(entries, facts={f"depth {DEEP} takes, times depth {SHALLOW}": round(ratio, 2)})
 

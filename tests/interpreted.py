@@ -92,6 +92,13 @@ def bin_lanes(values, at, low, scale, feature, out, to):
     return np.uint16((~np.isfinite(read) << np.arange(16)).sum())
 
 
+def write_extremes(histogram, extremes):
+    """`hashgrove.functions.sign_leaves._write_extremes`: the largest and smallest cumulative sums of eight lanes."""
+    sums = np.zeros((256, 8), np.int32)
+    np.cumsum(histogram.reshape(256, 8)[:255], axis=0, out=sums[1:])
+    extremes[:8], extremes[8:] = sums.max(axis=0), sums.min(axis=0)
+
+
 TWINS = {
     "popcount": popcount,
     "prefetch": prefetch,
@@ -100,6 +107,7 @@ TWINS = {
     "_add_where": add_where,
     "sum_records": sum_records,
     "_bin_lanes": bin_lanes,
+    "_write_extremes": write_extremes,
 }
 
 

@@ -13,7 +13,7 @@ from hashgrove.functions.sign_leaves import SignLeaves
 N_FEATURES = 5
 
 
-def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, seed=0, n_jobs=1):
+def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, by_row=False, seed=0, n_jobs=1):
     """The bins, a tree on a share of the rows, and the numbers of the leaves of all rows."""
     rng = np.random.default_rng(seed)
     bins = rng.integers(0, n_bins, (N_FEATURES, n)).astype(np.uint8)
@@ -31,7 +31,8 @@ def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, seed=0, n_jobs=1):
         early_stopping=False,
         seeds=np.zeros(0, np.uint64),
     )
-    data = BinnedData(bins, np.zeros(N_FEATURES), np.ones(N_FEATURES), n_jobs)
+    rows = np.ascontiguousarray(bins.T) if by_row else np.empty((0, 0), np.uint8)
+    data = BinnedData(bins, np.zeros(N_FEATURES), np.ones(N_FEATURES), n_jobs, rows)
     return bins, *growth.tree(data, index, values, leaves, np.uint64(seed))
 
 
@@ -41,10 +42,11 @@ def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, seed=0, n_jobs=1):
     max_depth=st.integers(7, 20),
     n_bins=st.sampled_from([1, 2, 256]),
     share=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
+    by_row=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_numbers_against_a_walk_through_the_tree(kind, max_depth, n_bins, share, seed):
-    bins, tree, numbers = grown(kind, max_depth, n_bins=n_bins, share=share, seed=seed)
+def test_numbers_against_a_walk_through_the_tree(kind, max_depth, n_bins, share, by_row, seed):
+    bins, tree, numbers = grown(kind, max_depth, n_bins=n_bins, share=share, by_row=by_row, seed=seed)
     expected = [naive.leaf_of(row, 0, tree.feature, tree.threshold, tree.child) for row in bins.T]
     np.testing.assert_array_equal(numbers, expected)
 

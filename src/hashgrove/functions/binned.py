@@ -66,7 +66,7 @@ class Growth:
             n_jobs=data.n_jobs,
         )
         if numbers is not None:
-            find_others(data.bins, tree.feature, tree.threshold, tree.child, numbers, n_jobs=data.n_jobs)
+            find_others(data.bins, data.rows, tree.feature, tree.threshold, tree.child, numbers, n_jobs=data.n_jobs)
         return tree, numbers
 
 

@@ -13,10 +13,10 @@ from hashgrove.functions.levels import LANES
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import prefetch
 
-__all__ = ["gathered_bins", "room_for_gathered"]
+__all__ = ["gathered_bins", "prefetch_row", "room_for_gathered"]
 
 LINE = 64  # bytes of a cache line
-AHEAD = 8  # examples whose lines are fetched ahead of use
+AHEAD = 16  # examples whose lines are fetched ahead of use
 
 
 @kernel
@@ -45,18 +45,26 @@ def room_for_gathered(rows, level, features):
 
 
 @kernel
+def prefetch_row(flat, size, row):
+    """Fetch all bins of a row ahead of use; ``flat`` has the bins of all rows, ``size`` (uint64) of each."""
+    for line in range(np.uint64(0), size, np.uint64(LINE)):
+        prefetch(flat, np.uint64(row) * size + line)
+
+
+@kernel
 def _gather(rows, level, features, node, gathered):
     """Write the bin of the node's example t and feature features[8 * g + q] to gathered[g, t, q]. O(examples)."""
     flat, size = rows.reshape(-1), np.uint64(rows.shape[1])
+    words = gathered.view(np.uint64)  # a group at a time: with fewer writes, more rows are on their way at once
     start, last = level.starts[node], len(level.examples) - 1
     for t in range(level.starts[node + 1] - start):
-        ahead = np.uint64(level.examples[min(start + t + AHEAD, last)]) * size
-        for line in range(np.uint64(0), size, np.uint64(LINE)):
-            prefetch(flat, ahead + line)
+        prefetch_row(flat, size, level.examples[min(start + t + AHEAD, last)])
         row = rows[level.examples[start + t]]
         for group in range(len(features) // LANES):
+            word = np.uint64(0)
             for q in range(LANES):
-                gathered[group, t, q] = row[features[group * LANES + q]]
+                word |= np.uint64(row[features[group * LANES + q]]) << np.uint64(8 * q)
+            words[group, t, 0] = word
 
 
 @kernel

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders.binning import TILE
 from hashgrove.encoders.walking import walk
+from hashgrove.functions.gathered import prefetch_row
+from hashgrove.functions.levels import example_ahead
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import prefetch
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["UNKNOWN", "find_others", "number_leaves"]
@@ -40,11 +43,13 @@ def number_leaves(bins, level, feature, threshold, child, opened, numbers):
         elif n_passed - n_before < 2:
             feature_bins, limit = bins[feature[node]], threshold[node]
             for t in range(np.uint64(len(examples))):
+                prefetch(feature_bins, example_ahead(examples, t))
                 numbers[examples[t]] = left + (feature_bins[examples[t]] > limit)
 
 
 def find_others(
     bins: NDArray[np.uint8],
+    rows: NDArray[np.uint8],
     feature: NDArray[np.uint32],
     threshold: NDArray[np.uint8],
     child: NDArray[np.uint32],
@@ -52,21 +57,29 @@ def find_others(
     *,
     n_jobs: int | None = None,
 ) -> None:
-    """Replace each UNKNOWN in ``numbers`` by the number of the leaf of that row, a column of ``bins``."""
-    arguments = bins.reshape(-1), bins.shape[1], feature, threshold, child, numbers
-    run_tasks(_find, [(*arguments, *rows) for rows in chunks(len(numbers), ROWS_PER_CHUNK)], n_jobs=n_jobs)
+    """Replace each UNKNOWN in ``numbers`` by the number of the leaf of that row, a column of ``bins``.
+
+    ``rows`` has the same bins row by row, or is empty, (0, 0). In it, the bins of a row are side by side.
+    """
+    layout = (rows.reshape(-1), 1, rows.shape[1]) if len(rows) else (bins.reshape(-1), bins.shape[1], 1)
+    arguments = *layout, feature, threshold, child, numbers
+    run_tasks(_find, [(*arguments, *part) for part in chunks(len(numbers), ROWS_PER_CHUNK)], n_jobs=n_jobs)
 
 
 @kernel
-def _find(flat, unit, feature, threshold, child, numbers, first, last):
-    """The same for the rows [first, last); ``flat`` has the ``unit`` bins of each feature."""
-    others, nodes, n_others = np.empty(TILE, np.uint64), np.empty(TILE, np.uint64), 0
+def _find(flat, unit, step, feature, threshold, child, numbers, first, last):
+    """The same for the rows [first, last); the bin of feature j in row i is ``flat[j * unit + i * step]``."""
+    others, places, nodes = np.empty(TILE, np.int64), np.empty(TILE, np.uint64), np.empty(TILE, np.uint64)
+    n_others = 0
     for i in range(first, last):
+        ahead = min(i + 2 * TILE, last - 1)
+        if unit == 1 and numbers[ahead] == UNKNOWN:
+            prefetch_row(flat, np.uint64(step), ahead)
         if numbers[i] == UNKNOWN:
-            others[n_others] = i
+            others[n_others], places[n_others] = i, i * step
             n_others += 1
         if n_others == TILE or i == last - 1:
-            walk(flat, np.uint64(unit), others[:n_others], np.uint64(0), feature, threshold, child, nodes)
+            walk(flat, np.uint64(unit), places[:n_others], np.uint64(0), feature, threshold, child, nodes)
             for t in range(n_others):
                 numbers[others[t]] = nodes[t]
             n_others = 0

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import prefetch
 from hashgrove.runtime.threads import available_threads, run_tasks
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "KeptHistograms",
     "OpenNodes",
     "Stumps",
+    "example_ahead",
     "families_of",
     "fill_histogram",
     "histograms_to_keep",
@@ -38,6 +40,7 @@ HISTOGRAM = 256 * LANES  # entries of a histogram: 256 bins for each of these fe
 ADDITIONS_PER_TASK = 60_000  # with fewer additions (examples x features) a second thread does not pay
 SEARCH_COST = 512  # to search the histograms of a family takes as long as to add so many examples
 LOW = 2**32 - 1  # the low half of a value
+AHEAD = 24  # examples between the one whose bin is read and the one whose bin is fetched
 KEPT_BYTES = 2**26  # largest size of the histograms that are kept for the next level
 
 
@@ -244,6 +247,12 @@ def _histogram(bins, lanes, index, values, histogram):
 
 
 @kernel
+def example_ahead(examples, t):
+    """The example whose bin is fetched while example t is read: those of a small node are in different cache lines."""
+    return np.uint64(examples[min(t + np.uint64(AHEAD), np.uint64(len(examples) - 1))])
+
+
+@kernel
 def partition(feature_bins, examples, values, threshold, left, left_values, right, right_values):
     """Write the examples of each side of a stump, in their order, without a branch.
 
@@ -252,6 +261,7 @@ def partition(feature_bins, examples, values, threshold, left, left_values, righ
     """
     n_left = n_right = positive_left = positive = np.uint64(0)
     for t in range(np.uint64(len(examples))):
+        prefetch(feature_bins, example_ahead(examples, t))
         i, value = examples[t], values[t]
         left[n_left], left_values[n_left] = i, value
         right[n_right], right_values[n_right] = i, value

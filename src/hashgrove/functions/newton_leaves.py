@@ -33,6 +33,7 @@ __all__ = ["MAX_STEP", "NOISE", "TINY", "NewtonLeaves", "fill_sums", "gain_alone
 
 MAX_STEP = 4.0  # the largest step of a leaf, in half log-odds, before the learning rate
 TINY = 1e-30  # instead of a division by zero
+BLOCK = 64  # gains that are compared with the largest one at once
 NOISE = 1e-9  # gains that differ by this share are equal: the rest is rounding
 
 
@@ -145,9 +146,20 @@ def largest(bits):
     for i in range(len(bits)):
         best = max(best, bits[i])
     place = 0
+    while place + BLOCK <= len(bits) and not _has(bits[place : place + BLOCK], best):
+        place += BLOCK
     while bits[place] != best:
         place += 1
     return place
+
+
+@kernel
+def _has(bits, wanted):
+    """Whether one of BLOCK numbers is the wanted one, without a branch."""
+    found = np.int64(0)  # as wide as the numbers, so that vectors of them can be compared
+    for t in range(BLOCK):
+        found |= np.int64(bits[t] == wanted)
+    return found > 0
 
 
 @kernel

@@ -7,9 +7,13 @@ and the smallest cumulative sum matter. The value of a leaf is the sign of the s
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from hashgrove.functions.gathered import gathered_bins, room_for_gathered
@@ -25,6 +29,7 @@ from hashgrove.functions.levels import (
 )
 from hashgrove.functions.small_nodes import is_small, small_scratch, small_sums
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.simd import pointer
 
 __all__ = ["SignLeaves"]
 
@@ -66,7 +71,7 @@ class SignLeaves(NamedTuple):
 @kernel
 def _search(bins, rows, level, features, families, histograms, kept, stumps, first, last):
     """Find the stumps of the items [first, last). O((examples visited + 256) x LANES) per item."""
-    pair, scratch, small = np.empty((2, HISTOGRAM), np.int32), np.empty((3, LANES), np.int32), small_scratch(level)
+    pair, scratch, small = np.empty((2, HISTOGRAM), np.int32), np.empty(2 * LANES, np.int32), small_scratch(level)
     room, current = room_for_gathered(rows, level, features), np.full(1, -1)
     for item in range(first, last):
         node, sibling, group, lanes = nodes_of_item(level, features, families, item)
@@ -84,16 +89,40 @@ def _search(bins, rows, level, features, families, histograms, kept, stumps, fir
             _best_of_group(of_sibling, lanes, level.totals, sibling, group, scratch, stumps)
 
 
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _write_extremes(typing_context: Any, histogram: Any, extremes: Any) -> Any:
+    """Write the largest cumulative sum of each lane, and then the smallest ones, to ``extremes``.
+
+    The sums, over no bin up to all bins but the last, stay in registers, all lanes in one vector.
+    """
+    vector = ir.VectorType(ir.IntType(32), LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        bins, found = (
+            pointer(context, builder, kind, array, word(0), vector)
+            for kind, array in zip(signature.args, arguments, strict=True)
+        )
+        total, highest, lowest = (cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(3))
+        with cgutils.for_range(builder, word(HISTOGRAM // LANES - 1)) as loop:
+            of_bin = builder.load(builder.gep(bins, [loop.index]), align=4)
+            now = builder.add(builder.load(total), of_bin)
+            builder.store(now, total)
+            for extreme, beyond in ((highest, ">"), (lowest, "<")):
+                so_far = builder.load(extreme)
+                builder.store(builder.select(builder.icmp_signed(beyond, now, so_far), now, so_far), extreme)
+        builder.store(builder.load(highest), found, align=4)
+        builder.store(builder.load(lowest), builder.gep(found, [word(1)]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(histogram, extremes), generate
+
+
 @kernel
 def _best_of_group(histogram, lanes, totals, node, group, scratch, stumps):
     """Write the best stump on eight features; ties go to the first feature, and then to the lowest threshold."""
-    running, highest, lowest = scratch[0], scratch[1], scratch[2]
-    scratch[:] = 0
-    for threshold in range(255):
-        for q in range(LANES):
-            running[q] += histogram[threshold * LANES + q]
-            highest[q] = max(highest[q], running[q])
-            lowest[q] = min(lowest[q], running[q])
+    _write_extremes(histogram, scratch)
+    highest, lowest = scratch[:LANES], scratch[LANES:]
     total = totals[node]
     best, lane = np.int64(-1), 0
     for q in range(LANES):
