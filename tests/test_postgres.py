@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 import uuid
+from contextlib import contextmanager
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -167,6 +169,21 @@ def test_what_has_returned_survives_the_end_of_the_server():
         assert content(again) == expected
 
 
+@contextmanager
+def counted(sql):
+    """Connections that are made and closed inside are in the statistics afterwards: they are counted when they end."""
+
+    def connections():
+        return set(sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"))
+
+    before = connections()
+    yield
+    made, limit = connections() - before, time.monotonic() + servers.PATIENCE  # others may be made all the time
+    while connections() & made:
+        assert time.monotonic() < limit, "a closed connection does not end"
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("search", ["hnsw", "ivfflat"])
 def test_an_approximate_index_is_used_only_where_it_is_asked_for(url, table, sql, search):
     codes, queries = few_codes(20_000), few_codes(20, seed=0)
@@ -180,7 +197,7 @@ def test_an_approximate_index_is_used_only_where_it_is_asked_for(url, table, sql
             f"SELECT coalesce(sum(idx_scan), 0) FROM pg_stat_user_indexes WHERE indexrelname = '{table}_{search}'"
         )
 
-    with connect(url, search=search) as approximate:
+    with counted(sql), connect(url, search=search) as approximate:
         distances, ids = approximate.search(queries, 10)
         assert distances.shape == ids.shape == (20, 10)
         for q, (row, found) in enumerate(zip(distances, ids, strict=True)):
@@ -192,7 +209,7 @@ def test_an_approximate_index_is_used_only_where_it_is_asked_for(url, table, sql
         )
     used = scans()
     assert used[0][0] > 0
-    with connect(url) as exact:
+    with counted(sql), connect(url) as exact:
         for one, two in zip(exact.search(queries, 10), truth.search(queries, 10), strict=True):
             np.testing.assert_array_equal(one, two)
     assert scans() == used
