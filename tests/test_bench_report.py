@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -48,6 +49,16 @@ class TestReport:
         assert f"| random | 200 | 16 | {ours['lsh']:.4f} |" in second
         by = f"{ours['itq'] - ours['lsh']:+.4f} (digits: ITQ against LSH)"
         assert f"| ITQ beats LSH | MAP | yes | {by} |  |" in first
+
+    def test_figures_of_the_paper_that_are_beside_no_row_are_named_with_the_reason(self, finished, tmp_path):
+        more = '[first.LETTERS]\n"ITQ" = { map = 0.5 }\n[first.SIGNS]\n"ITQ" = { map = 0.5 }\n'
+        unused = (
+            '[[unused]]\nwhy = "Not free."\n[unused.experiments]\nLETTERS = ["first", "second"]\nSIGNS = ["first"]\n'
+        )
+        (tmp_path / "paper.toml").write_text(PAPER + more + unused)
+        tables = load_tables(write(tmp_path, SMALL), paper=tmp_path / "paper.toml")
+        (front, *_), _ = self.pages(tables, finished[0], tmp_path)
+        assert "- Not free. Left out are:\n  - LETTERS: first, second\n  - SIGNS: first\n" in front
 
     def test_a_measure_that_an_older_run_lacks_is_not_run(self, finished, tmp_path):
         text = SMALL.replace('measures = ["map", "fit_seconds"]', 'measures = ["map", "paper_map"]')
@@ -205,8 +216,11 @@ class TestClaims:
             ([-0.021], "**no**"),
             ([0.01, 0.01], "not decided (2 seeds)"),
             ([0.01, 0.05], "yes"),
-            ([0.01, -0.005, 0.004], "yes"),
-            ([0.005, -0.02, 0.004], "**no**"),
+            ([0.01, 0.005, 0.004], "yes"),
+            ([-0.01, -0.005, -0.004], "**no**"),
+            ([0.01, -0.005, 0.004], "even"),
+            ([0.005, -0.02, 0.004], "even"),
+            ([0.01, -0.005, 0.1], "yes"),
         ],
     )
     def test_a_small_difference_needs_three_seeds(self, small, gains, holds):
@@ -231,6 +245,15 @@ class TestClaims:
         assert verdict.holds == "not decided (one seed)"
         assert verdict.exceptions.startswith("not decided: -0.0100 (digits: ITQ against LSH); not decided: +0.0100")
         assert not verdict.failed
+
+    def test_what_is_even_is_said(self, small):
+        figures = {"ITQ": {0: 0.51, 1: 0.495, 2: 0.504}, "LSH": dict.fromkeys(range(3), 0.5)}
+        verdict = self.judge(small, figures)
+        assert verdict.exceptions == "even: +0.0030, -0.0050 to +0.0100 with 3 seeds (digits: ITQ against LSH)"
+        assert not verdict.failed
+        clear = self.judge(small, {"ITQ": 0.6, "LSH": 0.5})
+        both = replace(clear, comparisons=[*clear.comparisons, *verdict.comparisons])
+        assert both.holds == "yes (1 even)"
 
     def test_missing(self, small):
         assert self.judge(small, {"ITQ": 0.5}).holds == "not run"

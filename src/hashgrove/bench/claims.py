@@ -11,7 +11,7 @@ from hashgrove.bench.specs import Cell, Claim, Experiment
 
 __all__ = ["CLOSE", "ENOUGH_SEEDS", "Comparison", "Verdict", "judge", "undecided_cells"]
 
-CLOSE, ENOUGH_SEEDS = 0.02, 3  # a difference smaller than this is only believed with this many seeds
+CLOSE, ENOUGH_SEEDS = 0.02, 3  # a difference smaller than this is only believed if this many seeds agree
 
 Figures = Callable[[Cell, str], Mapping[int, float]]
 
@@ -36,9 +36,23 @@ class Comparison:
         return mean(self.gains)
 
     @property
-    def is_decided(self) -> bool:
-        """Whether the difference is large, or of enough seeds."""
-        return self.is_ratio or abs(self.gain - self.least) >= CLOSE or len(self.gains) >= ENOUGH_SEEDS
+    def is_clear(self) -> bool:
+        """Whether the difference is large, or all of enough seeds agree about its sign."""
+        seeds_agree = min(self.gains) > self.least or max(self.gains) <= self.least
+        return self.is_ratio or self._is_large or (self._has_enough_seeds and seeds_agree)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the difference is small and enough seeds disagree about its sign."""
+        return self._has_enough_seeds and not self.is_clear
+
+    @property
+    def _is_large(self) -> bool:
+        return abs(self.gain - self.least) >= CLOSE
+
+    @property
+    def _has_enough_seeds(self) -> bool:
+        return len(self.gains) >= ENOUGH_SEEDS
 
     @property
     def holds(self) -> bool:
@@ -64,27 +78,35 @@ class Verdict:
     @property
     def failed(self) -> list[Comparison]:
         """The comparisons in which the claim does not hold, the worst first."""
-        return sorted((c for c in self.comparisons if c.is_decided and not c.holds), key=lambda c: c.gain)
+        return sorted((c for c in self.comparisons if c.is_clear and not c.holds), key=lambda c: c.gain)
+
+    @property
+    def even(self) -> list[Comparison]:
+        """The comparisons without a clear winner, the worst first."""
+        return sorted((c for c in self.comparisons if c.is_even), key=lambda c: c.gain)
 
     @property
     def undecided(self) -> list[Comparison]:
         """The comparisons with too small a difference for so few seeds, the worst first."""
-        return sorted((c for c in self.comparisons if not c.is_decided), key=lambda c: c.gain)
+        return sorted((c for c in self.comparisons if not c.is_clear and not c.is_even), key=lambda c: c.gain)
 
     @property
     def holds(self) -> str:
-        """``yes``, ``no``, the number of comparisons in which it holds, ``not decided`` or ``not run``."""
+        """``yes``, ``no``, the number of comparisons in which it holds, ``even``, ``not decided`` or ``not run``."""
         if not self.comparisons:
             return "not run"
-        n_decided = len(self.comparisons) - len(self.undecided)
-        n_held = n_decided - len(self.failed)
-        if n_held in (0, n_decided):
-            answer = ("yes" if n_held else "**no**") if n_decided else "not decided"
+        n_clear = len(self.comparisons) - len(self.undecided) - len(self.even)
+        n_held = n_clear - len(self.failed)
+        if not n_clear:
+            answer = "not decided" if self.undecided else "even"
+        elif n_held in (0, n_clear):
+            answer = "yes" if n_held else "**no**"
         else:
-            answer = f"**in {n_held} of {n_decided}**"
+            answer = f"**in {n_held} of {n_clear}**"
         n_seeds = min((len(c.gains) for c in self.undecided), default=0)
         seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
-        notes = [f"{len(self.undecided)} not decided, {seeds}" if n_decided else seeds] if self.undecided else []
+        notes = [f"{len(self.undecided)} not decided, {seeds}" if n_clear else seeds] if self.undecided else []
+        notes += [f"{len(self.even)} even"] if self.even and answer != "even" else []
         notes += [f"{self.n_missing} not run"] if self.n_missing else []
         return answer + (f" ({'; '.join(notes)})" if notes else "")
 
@@ -98,9 +120,10 @@ class Verdict:
 
     @property
     def exceptions(self) -> str:
-        """All comparisons in which the claim does not hold, and those that are not decided."""
+        """All comparisons in which the claim does not hold, those that are even, and those that are not decided."""
+        even = [f"even: {comparison}" for comparison in self.even]
         undecided = [f"not decided: {comparison}" for comparison in self.undecided]
-        return "; ".join([*map(str, self.failed), *undecided])
+        return "; ".join([*map(str, self.failed), *even, *undecided])
 
 
 def judge(claim: Claim, experiment: Experiment, figures: Figures) -> Verdict:

@@ -60,7 +60,8 @@ def _claims(verdicts: Sequence[Verdict]) -> list[str]:
             lines.append(f"| {v.claim.says} | {measure} | {v.holds} | {v.by} | {v.exceptions} |")
         lines.append("")
         for v in checked:
-            lines += [f'The exceptions to "{v.claim.says}": {v.claim.why}', ""] if v.failed and v.claim.why else []
+            if (v.failed or v.even) and v.claim.why:
+                lines += [f'The exceptions to "{v.claim.says}": {v.claim.why}', ""]
     unchecked = [verdict.claim.says for verdict in verdicts if not verdict.comparisons]
     return [*lines, f"Claims whose rows were not run: {'; '.join(unchecked)}.", ""] if unchecked else lines
 

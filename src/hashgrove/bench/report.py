@@ -37,9 +37,9 @@ HOW_TO_READ = (
 
 ABOUT_CLAIMS = (
     "A claim is compared on every data set of its experiment, by the rows that were run. Those of the paper are "
-    "checked by its own measures, see below. A difference below .02 is not decided before it has three seeds; with "
-    "several seeds the mean stands first, then the smallest and the largest difference. The pages of the experiments "
-    "name every comparison in which a claim does not hold."
+    "checked by its own measures, see below. A difference below .02 is not decided before it has three seeds, and "
+    "it is called even if these disagree about its sign. With several seeds the mean stands first, then the smallest "
+    "and the largest difference. The pages of the experiments name every comparison in which a claim does not hold."
 )
 
 
@@ -106,17 +106,25 @@ def _front_page(
     for name, experiment in tables.experiments.items():
         checked = [verdict for verdict in verdicts[name] if verdict.comparisons]
         cells = f"{sum(bool(records.done(cell)) for cell in experiment.cells)} of {len(experiment.cells)}"
-        claims = f"{sum(not v.failed and not v.undecided for v in checked)} of {len(checked)}" if checked else ""
+        claims = f"{sum(not v.exceptions for v in checked)} of {len(checked)}" if checked else ""
         lines.append(f"| [{experiment.title}]({folder}/{name}.md) | {experiment.of} | {cells} | {claims} |")
     if (front.with_suffix("") / "speed.md").exists():
         lines += ["", f"How fast each part is beside other libraries is on the page about [speed]({folder}/speed.md)."]
     lines += ["", "## How to read the figures", "", HOW_TO_READ, ""]
-    if tables.unused:
-        lines += ["Figures of the paper that are beside no row:", ""]
-        lines += [f"- {experiment}, {data}: {why}" for (experiment, data), why in tables.unused.items()]
-        lines.append("")
+    lines += _unused(tables.unused)
     machines = records.machines(cell for experiment in tables.experiments.values() for cell in experiment.cells)
     return [*lines, f"Machine: {machines or 'no runs'}."]
+
+
+def _unused(unused: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return which figures of the paper are beside no row, by reason and by data set of the paper."""
+    lines = ["Figures of the paper that are beside no row:", ""] if unused else []
+    for why in dict.fromkeys(unused.values()):
+        lines.append(f"- {why} Left out are:")
+        of_reason = [key for key, reason in unused.items() if reason == why]
+        for data in dict.fromkeys(data for _, data in of_reason):
+            lines.append(f"  - {data}: {', '.join(name for name, other in of_reason if other == data)}")
+    return [*lines, ""] if lines else []
 
 
 def _claims(tables: Tables, verdicts: Mapping[str, list[Verdict]], folder: str) -> list[str]:

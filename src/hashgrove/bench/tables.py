@@ -45,7 +45,12 @@ def load_tables(path: PathLike | None = None, *, paper: PathLike | None = None) 
     figures = _read(Path(paper) if paper else here / "paper.toml") if path is None or paper else {}
     tree = _read(source)
     _check_keys(tree, {"datasets", "experiments", "claims", "headlines"}, f"{source}")
-    unused = {(entry["experiment"], entry["data"]): entry["why"] for entry in figures.pop("unused", [])}
+    unused = {
+        (experiment, data): entry["why"]
+        for entry in figures.pop("unused", [])
+        for data, names in entry["experiments"].items()
+        for experiment in names
+    }
     data = {name: _data_choice(name, entry, source) for name, entry in tree.get("datasets", {}).items()}
     experiments = {
         name: _experiment(name, entry, data, figures.get(name, {}), source)
