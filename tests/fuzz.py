@@ -28,6 +28,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from fuzz_readers import READERS
+from processes import unmeasured
 
 TIME_LIMIT = 20  # seconds of processor time per file, which other processes do not use up
 SET_UP_LIMIT = 400  # seconds for what a child process does before the first mutated file
@@ -138,12 +139,11 @@ def limit_time(processor, wait):
 def fork_server():
     """What starts child processes: copies of a process that has imported once what most readers need.
 
-    Coverage would slow it down and count as memory; and a process that a signal ends writes no coverage.
+    Coverage would slow it down and count as memory.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
-    with patch.dict(os.environ, inherited | ENVIRONMENT, clear=True):
+    with patch.dict(os.environ, unmeasured() | ENVIRONMENT, clear=True):
         multiprocessing.forkserver.ensure_running()
     return context
 

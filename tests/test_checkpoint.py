@@ -31,6 +31,7 @@ from hashgrove.continuing import checkpoint_of
 from hashgrove.functions import BitRecord
 from hashgrove.storage import modelfile
 from hashgrove.storage.checkpoints import Checkpoint
+from processes import unmeasured
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:300], Y[:300]
@@ -263,13 +264,16 @@ class TestInterrupt:
         np.save(tmp_path / "y.npy", Y)
         command = [sys.executable, "-m", "hashgrove", "train", "X.npy", "y.npy", "-o", "model", "--seed", "0"]
         command += ["--bits", "3000", "--trees", "20", "--threads", "1"] + ["--checkpoint", "run"] * checkpoint
-        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
-            if checkpoint:
-                wait_for(tmp_path / "run")
-            else:
-                time.sleep(8)
-            run.send_signal(signal.SIGINT)
-            error = run.communicate(timeout=600)[1]
+        terminal, stderr = os.openpty()  # only on a terminal is it told how far the fit is
+        with subprocess.Popen(command, cwd=tmp_path, stderr=stderr, env=unmeasured() | {"TERM": "xterm"}) as run:
+            os.close(stderr)
+            error, is_interrupted = "", False
+            for part in read_terminal(terminal):
+                error += part
+                is_learning = (tmp_path / "run").exists() if checkpoint else "learning bits" in error
+                if is_learning and not is_interrupted:
+                    run.send_signal(signal.SIGINT)
+                    is_interrupted = True
         assert run.returncode == 130, error
         assert not (tmp_path / "model").exists()
         assert "Traceback" not in error
@@ -278,12 +282,14 @@ class TestInterrupt:
             assert Path(tmp_path / "run").exists()
 
 
-def wait_for(path):
-    for _ in range(6000):
-        if path.exists():
+def read_terminal(terminal):
+    """What the process at the other end writes, until it ends."""
+    while True:
+        try:
+            yield os.read(terminal, 2**12).decode(errors="replace")
+        except OSError:  # EIO: nobody has the other end open
+            os.close(terminal)
             return
-        time.sleep(0.1)
-    raise AssertionError(f"{path} was not written")
 
 
 def test_the_command_goes_on_and_removes_the_checkpoint(tmp_path, monkeypatch, capsys):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder, Mixed
 from hashgrove.functions import BitRecord, LearnedBits, Learner
+from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.streams import seed_of
-from hashgrove.runtime.threads import interruptible
 from hashgrove.storage.checkpoints import Checkpoint, Progress, fingerprint
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hashgrove.codes import MAX_BITS
 from hashgrove.encoders import FEATURE_DTYPES, Encoder
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Integer, check_parameters
-from hashgrove.runtime.threads import interruptible
 from hashgrove.storage import models
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 

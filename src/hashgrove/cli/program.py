@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import click
 
 from hashgrove.cli.output import printable
-from hashgrove.runtime.threads import has_abandoned_calls, interruptible
+from hashgrove.runtime.interrupts import interruptible
+from hashgrove.runtime.threads import has_abandoned_calls
 
 __all__ = ["Program", "join_lines"]
 
@@ -80,7 +81,7 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an exception about its data or files becomes an error of click."""
         with _errors_of_click():
-            with _compilation_notice(), interruptible():
+            with _compilation_notice() as self.notice, interruptible():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # so that a closed pipe is noticed here, where it is handled, and not when Python exits
             return result
@@ -88,6 +89,7 @@ class Program(click.Group):
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         """Run the program and exit."""
         _open_closed_streams()
+        self.notice = _CompilationNotice()
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             warnings.filterwarnings("ignore", module=r"PIL\.")  # thousands of lines for one damaged image
@@ -96,7 +98,9 @@ class Program(click.Group):
             except click.ClickException as error:
                 click.echo(f"Error: {join_lines(error.format_message())}{_hint(error)}", err=True)
                 status = error.exit_code
-        _exit(status if isinstance(status, int) else 0)
+        # what was interrupted may be the compiler, which then fails at the end of the process
+        is_unsafe = has_abandoned_calls() or (status == _Interrupted.exit_code and self.notice.said)
+        _exit(status if isinstance(status, int) else 0, at_once=is_unsafe)
 
 
 @contextmanager
@@ -117,9 +121,9 @@ def _errors_of_click() -> Iterator[None]:
         raise click.ClickException(str(error) or type(error).__name__) from error
 
 
-def _exit(status: int) -> NoReturn:
-    """End the process, at once if a network that took too long is still at work and would disturb Python's own end."""
-    if has_abandoned_calls():
+def _exit(status: int, *, at_once: bool) -> NoReturn:
+    """End the process; at once if compiled code is still at work, or was stopped, and would disturb the usual end."""
+    if at_once:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -137,14 +141,14 @@ def _open_closed_streams() -> None:
 
 
 @contextmanager
-def _compilation_notice() -> Iterator[None]:
+def _compilation_notice() -> Iterator[_CompilationNotice]:
     """Tell the user about compilation, which `hashgrove.runtime.compiling` logs; this does not import numba."""
     logger, notice = logging.getLogger("hashgrove.runtime.compiling"), _CompilationNotice()
     level = logger.level
     logger.addHandler(notice)
     logger.setLevel(logging.INFO)
     try:
-        yield
+        yield notice
     finally:
         logger.setLevel(level)
         logger.removeHandler(notice)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-__all__ = ["available_threads", "chunks", "has_abandoned_calls", "interruptible", "run_tasks", "run_within"]
+__all__ = ["available_threads", "chunks", "has_abandoned_calls", "run_tasks", "run_within"]
 
 LIMITED = "hashgrove-limited"  # name of the threads of `run_within`
 GRACE_SECONDS = 2.0  # that a call which is asked to stop gets to do so
@@ -117,17 +116,3 @@ def has_abandoned_calls() -> bool:
     False
     """
     return any(thread.name == LIMITED for thread in threading.enumerate())
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt where Ctrl-C ended in a SystemError, as it does if it comes while a kernel runs."""
-    try:
-        yield
-    except SystemError as error:
-        cause: BaseException | None = error
-        while isinstance(cause, SystemError):
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(cause, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
