@@ -23,6 +23,7 @@ from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, MultiIn
 from hashgrove.baselines import BASELINES
 from hashgrove.inference import SOLVERS
 from hashgrove.inference.mincut import minimise
+from hashgrove.numerics.wide_rows import ConjugateSteps, WideRows
 
 
 def popcount(word):
@@ -195,6 +196,12 @@ def cuts():
     return found
 
 
+def wide():
+    rows = WideRows(X, low=np.ones(20), span=np.full(20, 16.0))
+    steps = ConjugateSteps(rows)
+    return [rows @ np.arange(21.0), rows.T @ Y, steps.solve(Y > 1, np.arange(21.0), 10.0)]
+
+
 COMPUTATIONS = {
     **{f"solver {name}": lambda name=name: fit(inference=name) for name in SOLVERS},
     "all pairs": lambda: fit(n_similar=None, n_dissimilar=None),
@@ -224,6 +231,7 @@ COMPUTATIONS = {
     "search by tables": search_tables,
     "groups": lambda: [np.concatenate(FlatIndex(CODES[:, :1]).groups(2))],
     "minimum cuts": cuts,
+    "wide rows": wide,
     "search weighted": lambda: [*FlatIndex(CODES).search_weighted(CODES[:2], np.arange(144.0).reshape(2, 72), 5)],
     "measures of classes": lambda: measure(CLASSES),
     "measures by id": lambda: measure(CLASSES, ties="id"),

@@ -665,6 +665,11 @@ def weighted_distances(query, weights, codes):
     return ((bits != query_bits) * weights).sum(axis=1)
 
 
+def scaled_rows(X, low, span):
+    """The rows (x - low) / span in float64, each with a 1 at its end."""
+    return np.array([[*((row.astype(np.float64) - low) / span), 1.0] for row in X])
+
+
 def squared_hinge(X, z, weights, intercept, *, C):
     """The objective of a linear SVM, row by row. The intercept is penalised like the other weights."""
     value = (sum(w * w for w in weights) + intercept**2) / 2

@@ -91,7 +91,7 @@ class LinearSVM(BaseEstimator):  # type: ignore[misc]
     ) -> _LinearData:
         """Check the parameters and scale the features, once for all bits."""
         check_parameters(self)
-        return _LinearData(X, SquaredHinge(X, scale=True), n_jobs)
+        return _LinearData(X, SquaredHinge(X, scale=True, n_jobs=n_jobs), n_jobs)
 
     def learn(
         self,

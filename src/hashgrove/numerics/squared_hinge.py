@@ -5,7 +5,8 @@ intercept is a weight like the others. A row is called active if its slack 1 - z
 A of active rows stays the same, the objective is the quadratic 1/2 ||w||^2 + C ||z_A - X_A w||^2 (since z_i is -1 or
 +1) with the Hessian H = I + 2 C X_A' X_A. So the Newton step -H^-1 gradient leads to the minimum of that quadratic: a
 ridge regression on the active rows. If the same rows are active there, the gradient is 0, and since the objective is
-convex, this is the minimum. In practice 3 to 20 steps are enough for any C.
+convex, this is the minimum. In practice 3 to 20 steps are enough for any C. With thousands of features the steps are
+not exact, but lead to the same minimum.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
+from hashgrove.numerics.wide_rows import ConjugateSteps, WideRows
 from hashgrove.runtime.blas import single_threaded_blas
 
 __all__ = ["SquaredHinge"]
@@ -29,7 +31,7 @@ MAX_HALVINGS = 20
 ARMIJO = 1e-4  # the objective must decrease by at least this share of what its slope predicts
 EPSILON = float(np.finfo(np.float64).eps)
 BITS_AT_ONCE = 64
-MAX_MATRIX = 5000  # rows or columns of the matrix of a Newton step on sparse rows: 200 MB
+MAX_MATRIX = 5000  # rows or columns of the matrix of a Newton step: 200 MB
 MAX_STEPS, MAX_CG_STEPS = 50, 50  # of `solve_all`: Newton steps, and conjugate gradient steps per Newton step
 FORCING = 0.1  # conjugate gradients stop when the residual is this share of the gradient
 
@@ -40,16 +42,22 @@ class SquaredHinge:
     Parameters
     ----------
     X : array or scipy sparse matrix of shape (n, d)
-        Any real dtype; a float64 copy is kept.
+        Any real dtype.
     scale : bool
         Scale each feature to [0, 1] first; sparse features, which must keep their zeros, by their largest magnitude.
         The weights that are returned still apply to the features as given.
+    n_jobs : int, optional
+        Number of threads where there are more than MAX_MATRIX features and more rows than features.
 
     Notes
     -----
     `solve` learns one bit by exact Newton steps, for any C. If there are fewer features than rows, a step takes
     O(n d + m d^2 + d^3), where m rows enter or leave the active set; otherwise O(n d + m^3) for m active rows. Memory
-    is O(n d + min(n, d)^2).
+    is O(n d + min(n, d)^2) in float64.
+
+    Of dense rows with more than MAX_MATRIX features, and no fewer rows, the steps are found by conjugate gradients
+    instead (`hashgrove.numerics.wide_rows`). They take O(n d + d^2) each, after O(n d^2 + d^3) for the first bit, and
+    d^2 numbers of float32 besides ``X`` itself.
 
     `solve_all` learns many bits together by conjugate gradients; each of their steps takes O(n d n_bits). It is meant
     for a small C, which needs few of these steps, and is faster than `solve` if there are thousands of features. For
@@ -64,23 +72,27 @@ class SquaredHinge:
     ([0.666], -1.665)
     """
 
-    def __init__(self, X: Any, *, scale: bool = False) -> None:
-        n, d = X.shape
-        self.low, self.span = np.zeros(d), np.ones(d)
-        if sparse.issparse(X):
-            if scale:
-                self.span = abs(X).max(axis=0).toarray().ravel().astype(np.float64)
-                self.span[self.span == 0] = 1.0
-            scaled = X.astype(np.float64) @ sparse.diags_array(1.0 / self.span)
-            self.rows: Any = sparse.csr_array(sparse.hstack([scaled, np.ones((n, 1))]))
-            return
-        if scale:
+    def __init__(self, X: Any, *, scale: bool = False, n_jobs: int | None = None) -> None:
+        self.X, self.n_jobs = X, n_jobs
+        self.low, self.span = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if scale and sparse.issparse(X):
+            self.span = abs(X).max(axis=0).toarray().ravel().astype(np.float64)
+        elif scale:
             self.low = X.min(axis=0).astype(np.float64)
             self.span = X.max(axis=0).astype(np.float64) - self.low
-            self.span[self.span == 0] = 1.0
-        self.rows = np.ones((n, d + 1))
-        np.subtract(X, self.low, out=self.rows[:, :-1])
-        self.rows[:, :-1] /= self.span
+        self.span[self.span == 0] = 1.0
+
+    @cached_property
+    def rows(self) -> Any:
+        """The scaled rows in float64, each with a 1 at its end."""
+        n, d = self.X.shape
+        if sparse.issparse(self.X):
+            scaled = self.X.astype(np.float64) @ sparse.diags_array(1.0 / self.span)
+            return sparse.csr_array(sparse.hstack([scaled, np.ones((n, 1))]))
+        rows = np.ones((n, d + 1))
+        np.subtract(self.X, self.low, out=rows[:, :-1])
+        rows[:, :-1] /= self.span
+        return rows
 
     @single_threaded_blas()
     def solve(
@@ -91,10 +103,14 @@ class SquaredHinge:
         It stops when the norm of the gradient is at most ``tol`` times its first value, when a full step does not
         change the active rows (this is the minimum), or when rounding keeps the objective from decreasing further.
         """
-        if sparse.issparse(self.rows) and min(self.rows.shape) > MAX_MATRIX:
-            solution = _newton_cg(self.rows, z.astype(np.float64)[:, None], C, tol)
+        z = z.astype(np.float64)
+        if self._is_wide:
+            solution = _newton(self._wide.rows, self._wide, z, C, max_iter, tol)[:, None]
+        elif sparse.issparse(self.X) and min(self.rows.shape) > MAX_MATRIX:
+            solution = _newton_cg(self.rows, z[:, None], C, tol)
         else:
-            solution = _newton(self.rows, self._ridge, z.astype(np.float64), C, max_iter, tol)[:, None]
+            hessian = (_Primal if len(self._ridge.whole) == self.rows.shape[1] else _Dual)(self.rows, self._ridge)
+            solution = _newton(self.rows, hessian, z, C, max_iter, tol)[:, None]
         weights, intercepts = self._unscaled(solution)
         return weights[0], float(intercepts[0])
 
@@ -107,6 +123,15 @@ class SquaredHinge:
         parts = [Z[:, start : start + BITS_AT_ONCE] for start in range(0, Z.shape[1], BITS_AT_ONCE)]
         solutions = [_newton_cg(self.rows, part.astype(np.float64), C, tol) for part in parts]
         return self._unscaled(np.concatenate(solutions, axis=1))
+
+    @property
+    def _is_wide(self) -> bool:
+        n, d = self.X.shape
+        return not sparse.issparse(self.X) and MAX_MATRIX < d < n
+
+    @cached_property
+    def _wide(self) -> ConjugateSteps:
+        return ConjugateSteps(WideRows(self.X, low=self.low, span=self.span, n_jobs=self.n_jobs))
 
     @cached_property
     def _ridge(self) -> _Ridge:
@@ -157,7 +182,7 @@ class _Primal:
     """Solves (X_A' X_A + r I) x = b for a changing set A: rows are added to and subtracted from X_A' X_A."""
 
     def __init__(self, rows: Any, ridge: _Ridge) -> None:
-        self.rows, self.ridge = rows, ridge
+        self.rows, self.ridge, self.is_exact = rows, ridge, ridge.is_exact
         self.active, self.gram = np.ones(rows.shape[0], bool), ridge.whole
 
     def solve(self, active: Mask, right: Floats, C: float) -> Floats:
@@ -183,7 +208,7 @@ class _Dual:
     """
 
     def __init__(self, rows: Any, ridge: _Ridge) -> None:
-        self.rows, self.ridge = rows, ridge
+        self.rows, self.ridge, self.is_exact = rows, ridge, ridge.is_exact
 
     def solve(self, active: Mask, right: Floats, C: float) -> Floats:
         coefficients = self.rows @ right
@@ -196,9 +221,10 @@ class _Dual:
         return (right - self.rows.T @ coefficients) / self.ridge.size(C)
 
 
-def _newton(rows: Any, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol: float) -> Floats:
+def _newton(
+    rows: Any, hessian: _Primal | _Dual | ConjugateSteps, z: Floats, C: float, max_iter: int, tol: float
+) -> Floats:
     """The minimum (d + 1,) for one bit; the start is w = 0, where all rows are active."""
-    hessian = (_Primal if len(ridge.whole) == rows.shape[1] else _Dual)(rows, ridge)
     w, margins = np.zeros(rows.shape[1]), np.zeros(len(z))  # margins: z_i w x_i
     active, stop_at = np.ones(len(z), bool), None
     for _ in range(max_iter):
@@ -215,7 +241,7 @@ def _newton(rows: Any, ridge: _Ridge, z: Floats, C: float, max_iter: int, tol: f
         length = _line_search(w, step, gradient, margins, change, C)
         w, margins = w + length * step, margins + length * change
         earlier, active = active, margins < 1.0
-        if length == 0.0 or (length == 1.0 and ridge.is_exact(C) and np.array_equal(active, earlier)):
+        if length == 0.0 or (length == 1.0 and hessian.is_exact(C) and np.array_equal(active, earlier)):
             break
     return w
 

@@ -12,7 +12,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,11 @@ ROOT = Path(__file__).parents[1]
 IMPORT = re.compile(r"^[ \t]*from (hashgrove[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+def kernel(function: Callable[..., Any] | None = None, *, reorder_sums: bool = False) -> Callable[..., Any]:
     """Decorator: compile a function with numba so that it releases the GIL, and cache the machine code on disk.
+
+    ``reorder_sums`` lets the compiler add floats in another order, several at a time. The order is always the same on
+    one machine.
 
     >>> @kernel
     ... def twice(x):
@@ -35,7 +38,11 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> twice(21)
     42
     """
-    options = {"nogil": True, "error_model": "numpy"}
+    if function is None:
+        return partial(kernel, reorder_sums=reorder_sums)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    if reorder_sums:
+        options["fastmath"] = {"reassoc", "contract"}
     try:
         compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache: each process has to compile
