@@ -384,7 +384,7 @@ class TestCommands:
         )
         assert status == 0
         assert re.search(r"first / digits / LSH +kept", out)
-        assert err == "3 cells, 2 runs: 2 kept\n"
+        assert err == "3 cells, 2 runs: 2 kept; to train and encode what is kept took 0.0 core hours\n"
 
     def test_claims_run_two_more_seeds_of_what_is_close(self, capsys, small, finished, tmp_path):
         for record in Store(finished[0]):

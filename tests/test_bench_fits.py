@@ -15,7 +15,8 @@ import pytest
 from hashgrove.bench import load_tables, run
 from hashgrove.bench.fits import Fit, has_prefixes, shared_fit
 from hashgrove.bench.methods import FASTHASH, PAPER
-from hashgrove.bench.results import Store
+from hashgrove.bench.results import FORMAT, Store
+from hashgrove.bench.runner import core_seconds, plan
 from hashgrove.bench.specs import Spec
 from hashgrove.bench.splits import split
 from hashgrove.bench.worker import measure
@@ -159,6 +160,19 @@ class TestRun:
         seconds = {row: record["measures"]["fit_seconds"] for row, record in records.items()}
         assert seconds["ITQ, seen"] == seconds["ITQ, held out"]
         assert 0 < seconds["12 bits"] < seconds["20 bits"]
+
+
+def test_a_shared_fit_counts_once_in_the_time_of_all_runs(tables, tmp_path):
+    store, seconds = (
+        Store(tmp_path),
+        {"12 bits": 3, "20 bits": 5, "another loss": 7, "ITQ, seen": 11, "ITQ, held out": 9},
+    )
+    for job in plan(["all"], store=store, tables=tables):
+        measures = {"map": 0.5, "fit_seconds": seconds[job.cells[0].row] - 1.0, "encode_seconds": 1.0}
+        record = {"format": FORMAT, "key": job.key, "status": "done", "cell": job.spec.to_dict(), "seed": 0}
+        store.write(record | {"measures": measures, "threads": 2}, job.spec)
+    assert core_seconds(plan(["all"], store=store, tables=tables), store=store) == 2 * (5 + 7 + 11)
+    assert core_seconds(plan(["all"], store=Store(tmp_path / "none"), tables=tables), store=store) == 0
 
 
 def test_workers_share_the_cores(tables, tmp_path, monkeypatch):

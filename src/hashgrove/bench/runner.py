@@ -24,7 +24,7 @@ from hashgrove.datasets import DATASETS, data_root, load
 from hashgrove.runtime.threads import available_threads
 from hashgrove.storage.formats import PathLike
 
-__all__ = ["Job", "list_experiments", "plan", "run"]
+__all__ = ["Job", "core_seconds", "list_experiments", "plan", "run"]
 
 TO_DO, DONE, KEPT, FAILED, NOT_RUN = "to do", "done", "kept", "failed", "not run"
 QUICK_BATCH = 24  # quick fits per process
@@ -230,6 +230,23 @@ def _grouped(jobs: Iterable[Job]) -> list[list[Job]]:
         fit = shared_fit(job.spec)
         groups.setdefault(json.dumps([fit.to_dict(), job.fingerprint], sort_keys=True), []).append(job)
     return [sorted(group, key=lambda job: -job.spec.bits) for group in groups.values()]
+
+
+def core_seconds(jobs: Iterable[Job], *, store: Store) -> float:
+    """Add up the time that training and encoding of finished runs took, times their threads; a shared fit counts once.
+
+    >>> core_seconds([], store=Store(Path("none")))
+    0
+    """
+    finished = [job for job in jobs if job.state in (DONE, KEPT)]
+    return sum(max(_core_seconds(store.find(job.key, job.spec)) for job in group) for group in _grouped(finished))
+
+
+def _core_seconds(record: dict[str, Any] | None) -> float:
+    if record is None:
+        return 0.0
+    measures = record["measures"]
+    return float(record["threads"] * (measures.get("fit_seconds", 0.0) + measures.get("encode_seconds", 0.0)))
 
 
 def _order(group: list[Job]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def run(
     from hashgrove.bench import run as run_all
     from hashgrove.bench.records import Records
     from hashgrove.bench.results import Store
-    from hashgrove.bench.runner import plan
+    from hashgrove.bench.runner import core_seconds, plan
     from hashgrove.runtime.progress import report_runs
 
     quick = settings["quick"]
@@ -115,19 +115,20 @@ def run(
         else:
             jobs += run_all(names, results=folder, tables=experiments, seed=seed, report=report_runs, **settings)
     if dry_run:
-        _show(jobs)
+        _show(jobs, hours=core_seconds(jobs, store=store) / 3600)
     else:
         _summarise(jobs, folder)
 
 
-def _show(jobs: list[Job]) -> None:
+def _show(jobs: list[Job], *, hours: float) -> None:
     from hashgrove.cli.output import format_table
 
     rows = [
         (cell.name, f"{job.state}: {job.reason}" if job.reason else job.state) for job in jobs for cell in job.cells
     ]
     click.echo(format_table(("cell", "state"), rows, n_left=2))
-    click.echo(f"{len(rows)} cells, {len(jobs)} runs: {_counts(jobs)}", err=True)
+    took = f"; to train and encode what is kept took {hours:.1f} core hours" if hours else ""
+    click.echo(f"{len(rows)} cells, {len(jobs)} runs: {_counts(jobs)}{took}", err=True)
 
 
 def _counts(jobs: list[Job]) -> str:
