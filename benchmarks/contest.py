@@ -35,6 +35,7 @@ DOCS = HERE.parent / "docs" / "results"
 SHORTEST_TURN = 0.05  # seconds
 BENCHES = (
     "training",
+    "hyperplanes",
     "inference",
     "fit",
     "encoding",
