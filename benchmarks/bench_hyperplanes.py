@@ -17,7 +17,8 @@ from hashgrove.numerics.squared_hinge import SquaredHinge
 
 LIBLINEAR = "LIBLINEAR"
 TOLERANCE = 1e-4  # of our gradient
-LIBLINEAR_TOLERANCE = 1e-3  # of its own measure; where it ends is in the column "agreement"
+# LIBLINEAR measures its own tolerance; where it ends is in the column "agreement"
+CLOSE, OF_THE_RELEASE = 1e-3, 1e-2  # the latter is its default, which the authors' release uses
 
 
 def ours(X: NDArray[np.uint8], z: Any, C: float, *, name: str, largest_matrix: int) -> Contender:
@@ -38,16 +39,16 @@ def ours(X: NDArray[np.uint8], z: Any, C: float, *, name: str, largest_matrix: i
     return Contender(name=name, prepare=prepare, run=solve)
 
 
-def liblinear(X: NDArray[np.uint8], z: Any, C: float) -> Contender:
+def liblinear(X: NDArray[np.uint8], z: Any, C: float, *, name: str, tolerance: float) -> Contender:
     """Return the primal solver of LIBLINEAR, for the same objective."""
     from sklearn.svm import LinearSVC
 
     def run(rows: Any) -> Any:
         with threadpool_limits(1):
-            svm = LinearSVC(C=C, dual=False, tol=LIBLINEAR_TOLERANCE, max_iter=1000).fit(rows, z)
+            svm = LinearSVC(C=C, dual=False, tol=tolerance, max_iter=1000).fit(rows, z)
         return svm.coef_[0], svm.intercept_[0]
 
-    return Contender(name=LIBLINEAR, prepare=lambda: X.astype(np.float64), run=run)
+    return Contender(name=name, prepare=lambda: X.astype(np.float64), run=run)
 
 
 def one_bit(n: int, n_features: int, factor: float | None) -> Contest:
@@ -58,7 +59,8 @@ def one_bit(n: int, n_features: int, factor: float | None) -> Contest:
     contenders = [
         ours(X, z, C, name=OURS, largest_matrix=0),
         ours(X, z, C, name="exact Newton steps", largest_matrix=n_features),
-        liblinear(X, z, C),
+        liblinear(X, z, C, name=LIBLINEAR, tolerance=CLOSE),
+        liblinear(X, z, C, name=f"{LIBLINEAR}, tolerance of the release", tolerance=OF_THE_RELEASE),
     ]
     entries = race(contenders, patience=20)
     reached = [objective(X, z, C, *entry.answer) for entry in entries]
