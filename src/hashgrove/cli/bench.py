@@ -78,7 +78,7 @@ def list_(tables: str | None) -> None:
 )
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that a run may take.")
 @click.option("--retry", is_flag=True, help="Repeat runs that failed earlier.")
-@click.option("--dry-run", is_flag=True, help="Only list the runs and their states.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs, their states and the time they took.")
 @tables_option
 def run(
     names: tuple[str, ...], results: str | None, dry_run: bool, tables: str | None, claims: bool, **settings: Any
