@@ -79,6 +79,13 @@ class TestProducts:
         np.testing.assert_allclose(np.tril(gram), np.tril(centred.T @ centred), rtol=1e-4, atol=1e-4)
 
 
+def test_columns_far_from_zero_keep_their_digits():
+    X = np.random.default_rng(0).normal(size=(60, 4)) + 1e9
+    rows, _ = operator(X)
+    centred = (X - X.mean(axis=0)) / rows.span
+    np.testing.assert_allclose(np.tril(rows.centred_gram()[0]), np.tril(centred.T @ centred), rtol=1e-3, atol=1e-3)
+
+
 def test_threads_do_not_matter():
     X, z = problem(300, 20)
     solutions = [SquaredHinge(X, n_jobs=n_jobs).solve(z, C=10.0) for n_jobs in (1, 2, 3)]

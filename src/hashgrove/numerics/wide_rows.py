@@ -68,10 +68,11 @@ class WideRows(LinearOperator):  # type: ignore[misc, unused-ignore]
         """The products of the centred columns in the lower triangle (d, d), and the means (d,). O(n d^2)."""
         n, d = self.X.shape
         centre = self.X.mean(axis=0, dtype=np.float64)
+        exact = np.result_type(self.X, np.float32)  # has room for all digits of X
         gram = np.zeros((d, d), np.float32, order="F")
         for start, stop in chunks(n, ROWS_PER_CHUNK):
-            block = ((self.X[start:stop] - centre.astype(np.float32)) / self.span.astype(np.float32)).astype(np.float32)
-            gram = ssyrk(1.0, block.T, beta=1.0, c=gram, lower=True, overwrite_c=True)
+            block = (self.X[start:stop] - centre.astype(exact)) / self.span.astype(exact)
+            gram = ssyrk(1.0, block.T.astype(np.float32, copy=False), beta=1.0, c=gram, lower=True, overwrite_c=True)
         return gram, (centre - self.low) / self.span
 
     def _unscaled(self, w: Floats) -> tuple[Floats, float]:
