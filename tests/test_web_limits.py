@@ -192,6 +192,7 @@ def test_an_error_inside_the_service_shows_nothing_of_it(monkeypatch):
         assert "division" not in answer.text
         assert "log says" in error_of(answer, 500)["message"]
         assert HEADERS.items() <= dict(answer.headers).items()
+        assert answer.headers["connection"] == "close"  # it is closed, so the client must not use it again
         assert client.get("/health").status_code == 200
 
 

@@ -102,7 +102,9 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         message = f"{said.get(error.status_code, error.detail)}."
         error = ServiceError(error.status_code, message, headers=error.headers)
     elif not isinstance(error, ServiceError):
-        error = ServiceError(500, "Something went wrong inside the service. Its log says what.")
+        message = "Something went wrong inside the service. Its log says what."
+        # uvicorn closes the connection after such an error; a client that does not know it might send to it once more
+        error = ServiceError(500, message, headers={"connection": "close"})
     return error_response(error)
 
 
