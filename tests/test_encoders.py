@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any, Generic, TypeVar
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from hashgrove.encoders import (
     Tabulated,
     encoder_name,
 )
+from hashgrove.encoders.base import declared_arrays
 from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.storage import modelfile
 
@@ -190,7 +191,28 @@ class TestUntrustedArrays:
             assert table.encode(np.full((2, N_FEATURES), 1e10)).shape == (2, 1)
 
 
+Scalar = TypeVar("Scalar")
+
+
+class Opaque(Generic[Scalar]):
+    """A type that names only the scalar, as ``NDArray`` does since NumPy 2.5 on Python 3.12."""
+
+
 class TestDeclaration:
+    @pytest.mark.parametrize(
+        "array_type", [NDArray[np.uint16], np.ndarray[Any, np.dtype[np.uint16]], Opaque[np.uint16]], ids=str
+    )
+    def test_the_scalar_type_is_found_however_numpy_spells_an_array(self, array_type):
+        @dataclass(frozen=True, eq=False)
+        class Declared(Encoder):
+            weights: Annotated[array_type, ("bits", 3)]
+
+            def _scores(self, X):
+                raise NotImplementedError
+
+        Declared.__annotations__["weights"] = Annotated[array_type, ("bits", 3)]  # a local name is not found as a text
+        assert declared_arrays(Declared) == {"weights": (np.dtype(np.uint16), ("bits", 3))}
+
     def test_a_field_without_axes_is_named(self):
         @dataclass(frozen=True, eq=False)
         class Careless(Encoder):

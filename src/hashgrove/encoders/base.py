@@ -76,9 +76,16 @@ def declared_arrays(encoder_class: type[Encoder]) -> dict[str, ArrayDeclaration]
                 f"Annotated[NDArray[np.float64], ('bits', 'features')]. Got {hint}."
             )
         array_type, axes = get_args(hint)
-        _, dtype = get_args(array_type)
-        declared[field.name] = ArrayDeclaration(np.dtype(*get_args(dtype)), axes)
+        (scalar,) = _scalar_types(array_type)
+        declared[field.name] = ArrayDeclaration(np.dtype(scalar), axes)
     return declared
+
+
+def _scalar_types(hint: Any) -> set[type[np.generic]]:
+    """The NumPy scalar types named in a type hint, however deep: versions of NumPy expand ``NDArray`` differently."""
+    if isinstance(hint, type) and issubclass(hint, np.generic):
+        return {hint}
+    return {scalar for argument in get_args(hint) for scalar in _scalar_types(argument)}
 
 
 class Encoder(ABC):
