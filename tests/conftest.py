@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # There is one worker per core: the threads of BLAS and OpenMP would only get in each other's way. The libraries
@@ -20,8 +19,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import servers
-
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from paths import SHARED_DATA
 
 
 def pytest_configure(config):

@@ -47,3 +47,11 @@ def one_line_error(read, path, match):
         read()
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(path)), caught.value
+
+
+def file_error(function, path, match, **arguments):
+    with pytest.raises(FileError, match=match) as caught:
+        function(path, **arguments)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(path).split(".npz:")[0])
+    return caught.value

@@ -7,6 +7,7 @@ import numpy as np
 from hashgrove.encoders import ENCODERS, Augmented, Mixed, Sum
 from hashgrove.encoders.base import declared_arrays
 from hashgrove.numerics.unit_rows import unit_rows
+from hashgrove.storage import modelfile
 
 N_FEATURES = 5
 
@@ -87,3 +88,12 @@ def example(name, n_bits=3, *, seed=0, n_features=N_FEATURES):
         shape = [axis if isinstance(axis, int) else sizes.get(axis, 7) for axis in axes]
         arrays[field] = special[field] if field in special else rng.normal(size=shape).astype(dtype)
     return ENCODERS[name](**arrays)
+
+
+def some_rows(n, *, seed=1, n_features=N_FEATURES):
+    return np.random.default_rng(seed).normal(size=(n, n_features))
+
+
+def save_and_load(encoder, path):
+    modelfile.write(path, kind="encoder", header={}, arrays=encoder.arrays())
+    return type(encoder).from_arrays(modelfile.read(path, kind="encoder")[1])

@@ -24,6 +24,7 @@ from hashgrove import (
     FastHash,
     KernelSVM,
     LinearSVM,
+    PosteriorBits,
     Spectral,
 )
 from hashgrove.baselines import BASELINES
@@ -38,6 +39,9 @@ TAGS = (Y[:, None] % np.array([2, 3, 4, 5, 7]) == 0).astype(np.int64)
 _rng = np.random.default_rng(7)
 _i, _j = _rng.integers(len(X), size=(2, 6000))
 PAIRS = np.stack([_i, _j, np.where(Y[_i] == Y[_j], 1, -1)], axis=1)[_i != _j]
+TRIPLETS = np.array(
+    [(a, p, n) for a in range(60) for p in range(60, 90) for n in range(90, 100) if Y[a] == Y[p] != Y[n]]
+)
 EIGENVECTORS = {"agh1", "agh2", "sth", "sths"}  # of nearly equal eigenvalues, so that rounding decides their codes
 TREES = {"n_trees": 8, "features_per_node": 20}
 
@@ -49,6 +53,10 @@ def fasthash(**settings):
 
 def trees(**settings):
     return BoostedTrees.paper(**TREES | settings)
+
+
+def newton(**settings):
+    return FastHash(N_BITS, hash_function=BoostedTrees(n_trees=8, **settings), random_state=3)
 
 
 def distance_loss(distance, similar, n_bits):
@@ -86,6 +94,29 @@ FITS = {
     "warm start": lambda: warm(),
     "warm start linear svm": lambda: warm(hash_function=LinearSVM()),
     "warm start kernel svm": lambda: warm(hash_function=KernelSVM(n_support=60)),
+    **{
+        f"newton {name}": lambda settings=settings: newton(**settings).fit(X, Y)
+        for name, settings in {
+            "per node": {},
+            "per level": {"subset": "level"},
+            "per tree": {"subset": "tree", "features_per_node": 20},
+            "deep": {"max_depth": 9, "features_per_node": 40, "min_hessian": 0.5},
+            "untrimmed": {"trimming": 0.0, "learning_rate": 0.5},
+            "linear start": {"start": "linear"},
+            "kernel start": {"start": "kernel", "n_anchors": 50},
+        }.items()
+    },
+    "newton linear start tags": lambda: newton(start="linear").fit(X, TAGS),
+    "newton linear start pairs": lambda: newton(start="linear").fit(X, affinity=PAIRS),
+    "sign trees linear start": lambda: FastHash(N_BITS, hash_function=trees(start="linear"), random_state=3).fit(X, Y),
+    "posterior": lambda: FastHash(N_BITS, hash_function="posterior", random_state=3).fit(X, Y),
+    "posterior tags": lambda: FastHash(N_BITS, hash_function="posterior", random_state=3).fit(X, TAGS),
+    "posterior kernel": lambda: FastHash(N_BITS, hash_function=PosteriorBits(n_anchors=60), random_state=3).fit(X, Y),
+    "generic bits pairs": lambda: fasthash(generic_bits=4).fit(X, affinity=PAIRS),
+    "sample weight": lambda: fasthash().fit(X, Y, sample_weight=1 + Y % 3),
+    "triplets": lambda: fasthash().fit(X, triplets=TRIPLETS),
+    "auto": lambda: FastHash(N_BITS, random_state=3).fit(X, Y),
+    "auto tags": lambda: FastHash(N_BITS, random_state=3).fit(X, TAGS),
     **{
         f"baseline {name}": lambda make=make: make(N_BITS, random_state=3).fit(X, Y)
         for name, make in BASELINES.items()

@@ -22,7 +22,7 @@ __all__ = ["Index"]
 class Index(Changes, Pairs):
     """Packed codes with ids, which can be searched by Hamming distance.
 
-    This is the contract of every index; ``tests/test_index_contract.py`` checks each point for all of them.
+    This is the contract of every index; ``tests/contract/test_index_contract.py`` checks each point for all of them.
 
     **Items.** An item is a code with an id. Ids are unique, and either all int64 or all text (str, not empty, at most
     1,024 bytes in UTF-8); the first items decide which. Without ids an item gets the next integer after the largest

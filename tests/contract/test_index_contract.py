@@ -1,0 +1,539 @@
+"""The contract of `hashgrove.index.Index`, checked for every index in `indexes.UNDER_TEST` against a naive search."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive
+from hashgrove import index as index_module
+from hashgrove.index import INDEXES, Index
+from hashgrove.storage import modelfile
+from indexes import UNDER_TEST, at_once
+from makers import random_codes
+
+every_index = pytest.mark.parametrize("make", UNDER_TEST.values(), ids=UNDER_TEST)
+every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
+
+
+def on_examples(make, most, **strategies):
+    """Run the decorated function on examples of hypothesis: ``most`` of them, or as many as the index has time for."""
+
+    def run(check):
+        settings(deadline=None, max_examples=getattr(make, "examples", most))(given(**strategies)(check))()
+
+    return run
+
+
+def share_of(make, most):
+    """``most``, or the share of it that the index has time for."""
+    return round(most * getattr(make, "share", 1))
+
+
+def assert_nearest(index, queries, k, **options):
+    distances, ids = index.search(queries, k, **options)
+    assert distances.shape == ids.shape == (len(queries), min(k, len(index)))
+    assert (distances.dtype, ids.dtype) == (np.uint16, np.int64)
+    assert (distances.tolist(), ids.tolist()) == naive.search(index.codes, index.ids, queries, k)
+
+
+def assert_within(index, queries, radius, **options):
+    distances, ids = index.search_radius(queries, radius, **options)
+    assert len(distances) == len(ids) == len(queries)
+    assert all(part.dtype == np.uint16 for part in distances)
+    assert all(part.dtype == np.int64 for part in ids)
+    found = [part.tolist() for part in distances], [part.tolist() for part in ids]
+    assert found == naive.search_radius(index.codes, index.ids, queries, radius)
+
+
+# ids of both kinds: small integers of either sign, and texts that are prefixes of each other or are not ASCII
+INTEGERS = st.integers(-30, 30)
+TEXTS = st.text(alphabet="abé日🌳", min_size=1, max_size=4)
+
+
+def draw_items(data, ids):
+    """Ids without duplicates and a code for each, of few different bytes, so that there are ties everywhere."""
+    chosen = data.draw(st.lists(ids, unique=True, max_size=12))
+    rows = st.lists(st.sampled_from([0, 1, 3, 255]), min_size=N_BYTES, max_size=N_BYTES)
+    codes = data.draw(st.lists(rows, min_size=len(chosen), max_size=len(chosen)))
+    return chosen, np.array(codes, np.uint8).reshape(-1, N_BYTES)
+
+
+N_BYTES = 3
+
+
+def assert_holds(index, items, queries, k, radius, allowed):
+    """Compare everything that can be asked of an index with what a dictionary says."""
+    ids = sorted(items)
+    codes = np.array([items[i] for i in ids], np.uint8).reshape(-1, N_BYTES)
+    assert (len(index), index.ids.tolist(), index.codes.reshape(-1, N_BYTES).tolist()) == (
+        len(ids),
+        ids,
+        codes.tolist(),
+    )
+    for only in (None, allowed, np.isin(np.array(ids), allowed) if ids and allowed else None):
+        chosen = [place for place, i in enumerate(ids) if only is None or i in allowed]
+        part = codes[chosen], [ids[place] for place in chosen]
+        distances, found = index.search(queries, k, allowed=only)
+        assert (distances.tolist(), found.tolist()) == naive.search(*part, queries, k)
+        distances, found = index.search_radius(queries, radius, allowed=only)
+        assert ([d.tolist() for d in distances], [f.tolist() for f in found]) == naive.search_radius(
+            *part, queries, radius
+        )
+    distances, pairs = index.pairs_within(radius)
+    assert [(d, *pair) for d, pair in zip(distances.tolist(), pairs.tolist(), strict=True)] == naive.pairs_within(
+        codes, ids, radius
+    )
+    assert [group.tolist() for group in index.groups(radius)] == naive.groups(codes, ids, radius)
+
+
+@every_index
+def test_any_changes_leave_what_a_dictionary_would_hold(make):
+    @on_examples(make, 60, data=st.data())
+    def check(data):
+        ids = data.draw(st.sampled_from([INTEGERS, TEXTS]))
+        index, items = make(), {}
+        for _ in range(data.draw(st.integers(0, 6))):
+            change = data.draw(st.sampled_from(["add", "add", "remove", "update", "insert"]))
+            chosen, codes = draw_items(data, ids)
+            known = [i for i in chosen if i in items]
+            kept = np.array([i not in items for i in chosen], bool)
+            if change == "add":
+                index.add(codes[kept], ids=[i for i in chosen if i not in items])
+                items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if new}
+            elif change == "remove":
+                assert index.remove(chosen, missing_ok=True) == len(known)
+                items = {i: code for i, code in items.items() if i not in chosen}
+            elif change == "update":
+                index.update(codes[~kept], ids=known)
+                items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if not new}
+            else:
+                index.update(codes, ids=chosen, insert=True)
+                items |= dict(zip(chosen, codes.tolist(), strict=True))
+            for i in [*chosen, *items]:
+                assert (i in index) == (i in items)
+        _, queries = draw_items(data, ids)
+        allowed = data.draw(st.lists(ids, max_size=8))
+        assert_holds(index, items, queries, data.draw(st.integers(1, 20)), data.draw(st.integers(0, 26)), allowed)
+
+
+@every_index
+@pytest.mark.parametrize("share", [0.5, 0.01])
+def test_a_filter_of_many_items_is_an_index_of_these_items(make, share):
+    """Enough items and queries for every way to scan: with a mask, or on a copy of the allowed items."""
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(9000, 16, 1), random_codes(share_of(make, 70), 16, 2)
+    index, allowed = make(codes), np.flatnonzero(rng.random(9000) < share)
+    truth = make(codes[allowed], ids=allowed)
+    for k in (3, 40, 4000):
+        for part in (queries, queries[:1]):
+            for one, two in zip(index.search(part, k, allowed=allowed), truth.search(part, k), strict=True):
+                np.testing.assert_array_equal(one, two)
+    for radius in (0, 2, 16):
+        found, expected = index.search_radius(queries, radius, allowed=allowed), truth.search_radius(queries, radius)
+        for one, two in zip(found, expected, strict=True):
+            for a, b in zip(one, two, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@every_index
+def test_most_items_removed(make):
+    codes = random_codes(5000, 24, 1)
+    index = make(codes)
+    kept = np.sort(np.random.default_rng(0).permutation(5000)[:700])
+    for part in np.array_split(np.setdiff1d(np.arange(5000), kept), 9):
+        assert index.remove(part) == len(part)
+    np.testing.assert_array_equal(index.ids, kept)
+    np.testing.assert_array_equal(index.codes, codes[kept])
+    assert_nearest(index, codes[:2], 10)
+    assert 0 in index or 0 not in kept
+    index.remove(kept)
+    assert (len(index), index.n_bytes) == (0, 3)
+    assert_nearest(index, codes[:2], 10)
+    index.add(codes[:2])
+    assert index.ids.tolist() == [0, 1]
+
+
+@every_index
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index, c: index.remove([1, 7]), "must have ids of items of the index. Got 7 instead"),
+        (lambda index, c: index.update(c, ids=[1, 7]), "must have ids of items of the index. Got 7 instead"),
+        (lambda index, c: index.update(c, ids=[1, 1]), "no duplicates. Got 1 twice"),
+        (lambda index, c: index.add(c, ids=["a", "b"]), "must be integers, as in the index. Got texts instead"),
+        (lambda index, c: index.add(c, ids=["a", 1.5]), "must be integers, as in the index|integers or texts"),
+        (lambda index, c: index.search(c, 1, allowed=[True]), "must have 3 entries, one per item"),
+        (lambda index, c: index.search(c, 1, allowed=[1.5]), "'allowed' parameter must be integers or texts"),
+        (lambda index, c: index.search(c, 1, features=[[1.0]]), "together with 'rerank'"),
+        (lambda index, c: index.search(c, 1, model="other"), "must be the model of the index, mine. Got other instead"),
+        (lambda index, c: index.search_radius(c, 1, model="other"), "codes of different models cannot be compared"),
+        (lambda index, c: index.add(c, model="other"), "codes of different models cannot be compared"),
+        (lambda index, c: index.add(c, model=3), "must be a digest or a model that has one. Got an object of type int"),
+        (lambda index, c: index.pairs_within(-1), "'radius' parameter must be an integer of at least 0"),
+        (lambda index, c: index.pairs_within(8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
+        (lambda index, c: index.groups(8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
+        (lambda index, c: index.suggest_radius([[0, 9]], [True]), "must have ids of items of the index. Got 9 instead"),
+        (lambda index, c: index.suggest_radius([0, 1], [True]), r"must have shape \(n_pairs, 2\)"),
+        (lambda index, c: index.suggest_radius([[0, 1]], [1]), "must be bool of shape"),
+        (lambda index, c: index.suggest_radius([[0, 1]], [True]), "mark both similar and other pairs"),
+    ],
+)
+def test_wrong_calls_are_refused_and_change_nothing(make, call, message):
+    codes = np.array([[1], [2], [4]], np.uint8)
+    index = make(codes, model="mine")
+    assert index.model == "mine"
+    with pytest.raises(ValueError, match=message):
+        call(index, codes[:2])
+    assert (index.ids.tolist(), index.codes.tolist()) == ([0, 1, 2], codes.tolist())
+
+
+@every_index
+@pytest.mark.parametrize("text", ["", "a\0", "\0", "é" * 600, "\udcff"])
+def test_texts_that_cannot_be_ids_are_refused(make, text):
+    index = make(random_codes(1, 8), ids=["b"])
+    with pytest.raises(ValueError, match="texts of 1 to 1024 bytes in UTF-8, without NUL"):
+        index.add(random_codes(1, 8), ids=[text])
+    with pytest.raises(ValueError, match="must be given, as the ids of the index are texts"):
+        index.add(random_codes(1, 8))
+    assert (text in index, 3 in index, None in index, "b" in index) == (False, False, False, True)
+
+
+@every_index
+def test_texts_of_growing_length_are_kept_in_the_order_of_their_code_points(make):
+    rng = np.random.default_rng(0)
+    ids = ["ab", "a", "日本" * 30, "Z", "é", "a" * 1024, "🌳"]
+    codes, index = random_codes(len(ids), 16), make()
+    for i, code in zip(ids, codes, strict=True):
+        index.add(code[None], ids=[i])
+    assert index.ids.tolist() == sorted(ids)
+    assert index.search(codes[:1], 7)[1].dtype.kind == "U"
+    for wanted in rng.permutation(ids)[:3].tolist():
+        index.remove([wanted])
+        assert wanted not in index
+
+
+@every_index
+def test_pairs_of_many_items(make):
+    """Against all distances of random codes with many duplicates, in several chunks."""
+    codes = np.concatenate([random_codes(5000, 20, 1), random_codes(100, 3, 2).repeat(3, axis=1)])
+    distances, pairs = make(codes).pairs_within(2)
+    truth = np.unpackbits(codes[:, None] ^ codes[None, -200:], axis=2).sum(axis=2) <= 2
+    first, second = np.nonzero(truth)
+    second += len(codes) - 200
+    wanted = {(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True) if a < b}
+    assert {(a, b) for a, b in pairs.tolist() if b >= len(codes) - 200} == wanted
+    assert (np.diff(distances.astype(int)) >= 0).all()
+
+
+@every_index
+def test_suggested_radii(make):
+    index = make(np.array([[0], [1], [3], [7], [255]], np.uint8))
+    pairs, similar = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2]], np.array([True, True, False, False, True])
+    choice = index.suggest_radius(pairs, similar)
+    assert (choice.radius, choice.precision, choice.recall) == (2, 1.0, 1.0)
+    assert index.suggest_radius(pairs, similar, precision=0.75).radius == 3
+    assert index.suggest_radius(pairs, similar, precision=0.5).radius == 8
+    with pytest.raises(ValueError, match=r"must be reached at some radius. Got 0.9 instead; the best is 0.500"):
+        index.suggest_radius(pairs[2:], np.array([True, False, False]), precision=0.9)
+
+
+def test_the_registry_names_each_class_once():
+    assert all(issubclass(make, Index) for make in INDEXES.values())
+    assert len({make.__name__ for make in INDEXES.values()}) == len(INDEXES)
+
+
+@every_index
+def test_search_sorts_by_distance_and_then_id_without_padding(make):
+    @on_examples(
+        make,
+        60,
+        n=st.integers(0, 60),
+        n_bits=st.sampled_from([1, 3, 9, 64, 130, 1024]),
+        k=st.integers(1, 70),
+        n_queries=st.integers(0, 3),
+        seed=st.integers(0, 1000),
+    )
+    def check(n, n_bits, k, n_queries, seed):
+        ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False) - 5
+        index = make(random_codes(n, n_bits, seed), ids=ids)
+        assert_nearest(index, random_codes(n_queries, n_bits, seed + 1), k)
+
+
+@every_index
+def test_radius_is_inclusive_and_sorted(make):
+    @on_examples(
+        make,
+        40,
+        n=st.integers(0, 50),
+        n_bits=st.sampled_from([1, 9, 64, 130]),
+        radius=st.integers(0, 140),
+        n_queries=st.integers(0, 40),
+        seed=st.integers(0, 1000),
+    )
+    def check(n, n_bits, radius, n_queries, seed):
+        ids = np.random.default_rng(seed).choice(10 * n + 1, n, replace=False)
+        index = make(random_codes(n, n_bits, seed), ids=ids)
+        assert_within(index, random_codes(n_queries, n_bits, seed + 1), radius)
+
+
+@every_index
+def test_distance_counts_whole_bytes(make):
+    """Bits that pad the last byte count like any other; transform and pack leave them zero."""
+    index = make(np.array([[0b0000_0000], [0b1000_0000]], np.uint8))
+    distances, ids = index.search(np.array([[0b1000_0000]], np.uint8), 2)
+    assert (distances.tolist(), ids.tolist()) == ([[0, 1]], [[1, 0]])
+
+
+@every_index
+@pytest.mark.parametrize("k", [7, 9000])
+def test_equal_codes_come_in_order_of_id(make, k):
+    index = make(np.full((10000, 8), 5, np.uint8))
+    distances, ids = index.search(np.full((2, 8), 4, np.uint8), k)
+    assert (distances == 8).all()
+    np.testing.assert_array_equal(ids, np.tile(np.arange(k), (2, 1)))
+
+
+@every_index
+def test_the_number_of_threads_does_not_change_results(make):
+    index, queries = make(random_codes(9000, 32, 1)), random_codes(share_of(make, 100), 32, 2)
+    for k in (10, 5000):
+        for one, two in zip(index.search(queries, k, n_jobs=1), index.search(queries, k, n_jobs=2), strict=True):
+            np.testing.assert_array_equal(one, two)
+    one, two = index.search_radius(queries, 9, n_jobs=1), index.search_radius(queries, 9, n_jobs=2)
+    for part_one, part_two in zip(one, two, strict=True):
+        for a, b in zip(part_one, part_two, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@every_index
+def test_several_threads_search_at_the_same_time(make):
+    index, queries = make(random_codes(3000, 64, 1)), random_codes(20, 64, 2)
+    expected = index.search(queries, 30)[1].tolist()
+    start = threading.Barrier(4, timeout=300)
+
+    def search():
+        start.wait()
+        return index.search(queries, 30, n_jobs=1)[1].tolist()
+
+    assert at_once(*[search] * 4) == [expected] * 4
+
+
+@every_index
+@pytest.mark.parametrize("first", ["first", "last"])
+def test_search_while_another_thread_adds(make, first):
+    """Each code is its id in binary, so a result shows whether codes and ids belong to the same moment."""
+    width = 50
+    n = width * share_of(make, 80)
+    all_codes = np.arange(n, dtype="<u4").view(np.uint8).reshape(n, 4)
+    starts = list(range(0, n, width)) if first == "first" else list(range(n - width, -1, -width))
+    index, done, wrong, sizes = make(), threading.Event(), [], []
+
+    def add():
+        try:
+            for start in starts:
+                index.add(all_codes[start : start + width], ids=np.arange(start, start + width))
+        finally:  # else the searches would go on for ever
+            done.set()
+
+    def search():
+        queries = all_codes[:40]
+        while not done.is_set():
+            for distances, ids in (index.search(queries, 10, n_jobs=1), index.search_radius(queries, 2, n_jobs=1)):
+                for q, (row, found) in enumerate(zip(distances, ids, strict=True)):
+                    expected = np.unpackbits(all_codes[found] ^ queries[q], axis=1).sum(axis=1)
+                    if row.tolist() != expected.tolist():
+                        wrong.append((q, row.tolist(), found.tolist()))
+            sizes.append(len(index))
+
+    at_once(search, search, add)
+    assert not wrong
+    assert all(size % width == 0 for size in sizes)
+    np.testing.assert_array_equal(index.codes, all_codes)
+
+
+@every_index
+def test_several_threads_add(make):
+    index, n_times = make(), share_of(make, 100)
+
+    def add():
+        for _ in range(n_times):
+            index.add(random_codes(3, 8))
+
+    at_once(*[add] * 4)
+    assert index.ids.tolist() == list(range(4 * n_times * 3))
+
+
+@every_index
+def test_an_index_without_codes(make):
+    index = make()
+    assert (len(index), index.n_bytes, repr(index)) == (0, None, f"{type(index).__name__}(0 codes)")
+    assert (index.codes.shape, index.ids.shape) == ((0, 0), (0,))
+    distances, ids = index.search(np.zeros((3, 8), np.uint8), 5)
+    assert distances.shape == ids.shape == (3, 0)
+    distances, ids = index.search_radius(np.zeros((3, 9), np.uint8), 5)
+    assert [len(d) for d in distances] == [len(i) for i in ids] == [0, 0, 0]
+    index.add(np.empty((0, 4), np.uint8))
+    assert (len(index), index.n_bytes) == (0, 4)
+    assert_nearest(index, np.zeros((2, 4), np.uint8), 3)
+
+
+@every_index
+def test_no_queries(make):
+    index = make(random_codes(5, 16))
+    assert_nearest(index, np.empty((0, 2), np.uint8), 3)
+    assert_within(index, np.empty((0, 2), np.uint8), 3)
+
+
+@every_index
+def test_additions_in_parts_equal_one_addition(make):
+    codes = random_codes(500, 20, 3)
+    ids = np.random.default_rng(0).permutation(5000)[:500]
+    index = make()
+    for start in range(0, 500, 7):
+        index.add(codes[start : start + 7], ids=ids[start : start + 7])
+    order = np.argsort(ids)
+    np.testing.assert_array_equal(index.ids, ids[order])
+    np.testing.assert_array_equal(index.codes, codes[order])
+    assert_nearest(index, codes[:3], 20)
+
+
+@every_index
+def test_search_sees_codes_added_after_a_search(make):
+    index, query = make(np.array([[255]], np.uint8)), np.array([[0]], np.uint8)
+    index.search(query, 1)
+    index.search_radius(query, 1)
+    index.add(np.array([[0]], np.uint8))
+    assert index.search(query, 1)[1].tolist() == [[1]]
+    assert index.search_radius(query, 1)[1][0].tolist() == [1]
+
+
+@every_index
+def test_ids_go_on_after_the_largest(make):
+    index = make(random_codes(2, 8), ids=[7, -3])
+    index.add(random_codes(2, 8))
+    assert index.ids.tolist() == [-3, 7, 8, 9]
+
+
+@every_index
+def test_codes_are_copied_and_views_are_read_only_and_stay(make):
+    codes = random_codes(2, 64)
+    index = make(codes, ids=[5, 6])
+    kept, before = index.codes, codes.copy()
+    codes[:] = 0
+    index.add(random_codes(1, 64, 9), ids=[1])
+    np.testing.assert_array_equal(kept, before)
+    for array in (index.codes, index.ids):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+@every_index
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([1, 1], "no duplicates. Got 1 twice"),
+        ([11, 10], "new to the index. Got 10 instead, which is already in it"),
+        ([1], r"shape \(2,\), one id per code. Got \(1,\) instead"),
+        ([1.0, 2.0], "must be integers or texts. Got float64 instead"),
+        (np.array([1, 2**63], np.uint64), "must fit int64. Got 9223372036854775808 instead"),
+    ],
+)
+def test_wrong_ids_are_refused_and_nothing_is_added(make, ids, message):
+    index = make(random_codes(1, 8), ids=[10])
+    with pytest.raises(ValueError, match=message):
+        index.add(random_codes(2, 8), ids=ids)
+    assert index.ids.tolist() == [10]
+
+
+@every_index
+def test_ids_up_to_the_largest_int64(make):
+    largest = 2**63 - 1
+    index = make(random_codes(1, 8), ids=[largest])
+    assert index.search(random_codes(1, 8), 1)[1].tolist() == [[largest]]
+    with pytest.raises(ValueError, match="no int64 is left"):
+        index.add(random_codes(1, 8))
+    with pytest.raises(ValueError, match="'ids' parameter must be given together with 'codes'"):
+        make(ids=[1])
+
+
+@every_index
+@pytest.mark.parametrize(("method", "name", "least"), [("search", "k", 1), ("search_radius", "radius", 0)])
+def test_wrong_queries_are_refused(make, method, name, least):
+    search = getattr(make(random_codes(3, 64)), method)
+    with pytest.raises(ValueError, match=r"dtype uint8.* Got int64 instead"):
+        search(np.zeros((1, 8), np.int64), 1)
+    with pytest.raises(ValueError, match=r"must have 8 bytes per code. Got 4 instead"):
+        search(np.zeros((1, 4), np.uint8), 1)
+    for wrong in (least - 1, 1.0, True, None, "1"):
+        with pytest.raises(
+            ValueError, match=f"'{name}' parameter must be an integer of at least {least}. Got {wrong!r} instead"
+        ):
+            search(np.zeros((1, 8), np.uint8), wrong)
+    with pytest.raises(ValueError, match="'n_jobs' parameter"):
+        search(np.zeros((1, 8), np.uint8), 1, n_jobs=0)
+    assert len(search(np.zeros((1, 8), np.uint8), np.int32(2))[0]) == 1
+
+
+@every_index
+def test_wrong_codes_are_refused_and_nothing_is_added(make):
+    index = make(random_codes(3, 64))
+    with pytest.raises(ValueError, match=r"dtype uint8.* Got int64 instead"):
+        index.add(np.zeros((1, 8), np.int64))
+    with pytest.raises(ValueError, match=r"must have 8 bytes per code. Got 4 instead"):
+        index.add(np.zeros((1, 4), np.uint8))
+    assert len(index) == 3
+
+
+@every_class
+@pytest.mark.parametrize("n", [9, 0])
+def test_save_and_load(tmp_path, make, n):
+    index = make(random_codes(n, 20), ids=range(10 * n, 0, -10)) if n else make()
+    path = tmp_path / "codes.index"
+    index.save(path)
+    for load in (make.load, index_module.load):
+        loaded = load(path)
+        assert type(loaded) is make
+        assert loaded.n_bytes == index.n_bytes
+        np.testing.assert_array_equal(loaded.codes, index.codes)
+        np.testing.assert_array_equal(loaded.ids, index.ids)
+        loaded.add(np.zeros((1, index.n_bytes or 3), np.uint8))
+        assert len(loaded) == len(index) + 1
+
+
+GOOD = {"codes": np.zeros((2, 1), np.uint8), "ids": np.arange(2)}
+
+
+@every_class
+@pytest.mark.parametrize(
+    ("header", "arrays", "message"),
+    [
+        ({"index": "Other"}, {}, "type.* Got 'Other' instead"),
+        ({"index": ["Other"]}, {}, "type"),
+        ({"n": 3}, {}, r"header says.* = \(3, 1\). Got \(2, 1\) instead"),
+        ({}, {"ids": np.array([1, 1])}, "duplicates"),
+        ({}, {"ids": np.arange(3)}, "one id per code"),
+        ({}, {"codes": np.zeros((2, 1), np.int8)}, "dtype uint8"),
+        ({}, {"more": np.arange(2)}, "must have the arrays .* Got .*'more'"),
+    ],
+)
+def test_inconsistent_files_are_refused(tmp_path, make, header, arrays, message):
+    path = tmp_path / "codes.index"
+    good = {"index": make.__name__, "n": 2, "n_bytes": 1}
+    modelfile.write(path, kind="index", header=good, arrays=GOOD)
+    assert len(index_module.load(path)) == 2
+    modelfile.write(path, kind="index", header=good | header, arrays=GOOD | arrays)
+    for load in (make.load, index_module.load):
+        with pytest.raises(modelfile.ModelFileError, match=message) as caught:
+            load(path)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    modelfile.write(tmp_path / "model", kind="encoder", header={}, arrays={})
+    with pytest.raises(modelfile.ModelFileError, match=r"kind 'index'\. Got 'encoder'"):
+        index_module.load(tmp_path / "model")

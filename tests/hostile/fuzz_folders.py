@@ -1,0 +1,128 @@
+"""Index folders for tests/hostile/fuzz.py: seeds that change one file of a folder, and functions that use the folder.
+
+A mutated folder is kept as one file, a zip archive. Its name, with an ending, is the name of the folder that it is
+unpacked to, so that errors about the folder begin with the name of the file. Where a file has a checksum in the
+manifest, some seeds are changed before the checksum is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from fuzz_seeds import Seed
+
+MANIFEST = "manifest.json"
+FEATURES = "features.hashgrove"
+CODES = np.arange(14, dtype=np.uint8).reshape(7, 2)
+
+
+def saved_folders():
+    """The files of small indexes: integers in order, texts out of order; both with removed items and features."""
+    from hashgrove.index import FlatIndex, MultiIndex, load
+
+    for make, ids in ((FlatIndex, range(7)), (MultiIndex, ["d", "é", "b", "long name of a picture", "c", "a", "e"])):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "index"
+            make(CODES[:3], ids=list(ids)[:3], model="m").save(folder)
+            with load(folder, writable=True) as index:
+                index.add(CODES[3:], ids=list(ids)[3:])
+                index.remove(list(ids)[1:3])
+                index.keep_features(np.linspace(-1, 1, 7 * 3).reshape(7, 3), ids=list(ids))
+            yield {path.name: path.read_bytes() for path in folder.iterdir() if path.stat().st_size}
+
+
+def folder_seeds(signed_seeds):
+    """For each file of each folder: the file as it is, and the file with checksums that are computed afterwards."""
+    for files in saved_folders():
+        for name in files:
+            yield Seed(files[name], lambda payload, files=files, name=name: packed(files | {name: payload}))
+            if name == FEATURES:
+                with tempfile.TemporaryDirectory() as place:
+                    path = Path(place) / name
+                    path.write_bytes(files[name])
+                    _, (payload, wrap) = signed_seeds([path], "index")
+                yield Seed(payload, lambda payload, files=files, wrap=wrap: packed(files | {FEATURES: wrap(payload)}))
+            else:
+                payload = values_of(files) if name == MANIFEST else files[name]
+                yield Seed(payload, lambda payload, files=files, name=name: packed(signed(files, name, payload)))
+
+
+def values_of(files):
+    return json.dumps(json.loads(files[MANIFEST])["hashgrove-index"]).encode()
+
+
+def signed(files, name, payload):
+    """The files with another content of one, or other values in the manifest, and with the checksums of that."""
+    files = files | {name: payload}
+    kind = name.partition("-")[0]
+    try:
+        values = json.loads(payload if name == MANIFEST else values_of(files))
+    except ValueError:  # no JSON any more
+        return files
+    if name != MANIFEST:
+        width = {"codes": values["n_bytes"], "ids": values["text_width"] or 8, "removed": 8}[kind]
+        n_rows = values["n_removed" if kind == "removed" else "n_rows"]
+        values[f"{kind}_crc"] = zlib.crc32(payload[: n_rows * width])
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return files | {MANIFEST: json.dumps({"hashgrove-index": values, "sha256": digest}).encode()}
+
+
+def packed(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in sorted(files.items()):
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def unpacked(path):
+    folder = path.with_name(f"{path.name}.hgi")
+    shutil.rmtree(folder, ignore_errors=True)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def search_folder(path):
+    """Everything that a reader of an index does."""
+    from hashgrove.index import Rerank, load
+
+    index = load(unpacked(path))
+    assert index.refresh() is False
+    assert len(index.codes) == len(index.ids) == len(index)
+    if index.n_bytes is None:
+        return
+    queries = np.zeros((2, index.n_bytes), np.uint8)
+    index.search(queries, 3, n_jobs=1)
+    index.search_radius(queries, 9, n_jobs=1)
+    index.search(queries, 3, allowed=index.ids[:2], n_jobs=1)
+    kept = index.features
+    if kept is not None and len(index) and np.isin(index.ids, kept.ids).all():
+        index.search(queries, 3, rerank=Rerank(), features=np.ones((2, kept.X.shape[1])), n_jobs=1)
+
+
+def change_folder(path):
+    """Everything that a writer does; afterwards the folder must be readable."""
+    from hashgrove.index import load
+
+    folder = unpacked(path)
+    with load(folder, writable=True) as index:
+        new = ["new", "a name of more than sixteen bytes"] if index.ids.dtype.kind == "U" else [-5, 10**15]
+        codes = np.ones((2, index.n_bytes or 1), np.uint8)
+        index.update(codes, ids=new, insert=True)
+        index.remove(index.ids[:1])
+        kept = index.features
+        if kept is not None:
+            index.keep_features(np.ones((2, kept.X.shape[1])), ids=new)
+        before = index.ids.tolist()
+        index.compact()
+        assert index.ids.tolist() == before
+    assert load(folder).ids.tolist() == before

@@ -1,0 +1,168 @@
+"""Index folders of strangers: checksums that are right and content that is not, and links in place of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import fuzz_folders
+import numpy as np
+import pytest
+
+from hashgrove import index as indexes
+from hashgrove.index import FlatIndex, Rerank
+from hashgrove.storage import modelfile
+from hashgrove.storage.formats import FileError
+from hashgrove.storage.modelfile import ModelFileError
+
+CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "index.hgi"
+
+
+def save(folder, ids, **options):
+    FlatIndex(CODES, ids=ids, **options).save(folder)
+
+
+def sign(folder, name, payload):
+    """Change a file, or the values of the manifest, and compute the checksums again."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for changed, content in fuzz_folders.signed(files, name, payload).items():
+        (folder / changed).write_bytes(content)
+
+
+def set_values(folder, **values):
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    sign(folder, "manifest.json", json.dumps(json.loads(fuzz_folders.values_of(files)) | values).encode())
+
+
+def refused(use, path, match):
+    with pytest.raises(ModelFileError, match=match) as caught:
+        use()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [b"a", b"b\xff", b"c"],
+        [b"a", b"", b"c"],
+        [b"a", b"b\0b", b"c"],
+        [b"fifteen bytes..\xc3", b"\xa9", b"c"],  # one character that begins in one row and ends in the next
+        [b"a", b"\xed\xa0\x80", b"z"],  # half of a surrogate pair
+    ],
+)
+@pytest.mark.parametrize("writable", [False, True])
+def test_texts_that_are_none(folder, ids, writable):
+    save(folder, ["a", "b", "c"])
+    sign(folder, "ids-1.bin", np.array(ids, "S16").tobytes())
+    with indexes.load(folder, writable=writable) as index:
+        for use in (lambda: index.ids, lambda: index.search(CODES, 1), lambda: index.add(CODES[:1], ids=["d"])):
+            refused(use, folder / "ids-1.bin", "damaged: its ids must be texts")
+
+
+@pytest.mark.parametrize("ids", [[1, 3, 2], [1, 2, 2]])
+def test_ids_out_of_order(folder, ids):
+    save(folder, [1, 2, 3])
+    sign(folder, "ids-1.bin", np.array(ids, "<i8").tobytes())
+    refused(lambda: indexes.load(folder).ids, folder / "ids-1.bin", "damaged: its ids must ascend")
+
+
+def test_ids_out_of_order_behind_those_that_were_verified(folder):
+    """The first id of an addition is compared with the last one before it."""
+    save(folder, [1, 2, 3])
+    reader = indexes.load(folder)
+    assert reader.ids.tolist() == [1, 2, 3]
+    with indexes.load(folder, writable=True) as index:
+        index.add(CODES[:1], ids=[4])
+    sign(folder, "ids-1.bin", np.array([1, 2, 3, 0], "<i8").tobytes())
+    assert reader.refresh()
+    refused(lambda: reader.ids, folder / "ids-1.bin", "damaged: its ids must ascend")
+
+
+def test_an_id_twice(folder):
+    save(folder, [1, 2, 3])
+    with indexes.load(folder, writable=True) as index:
+        index.update(CODES[:1], ids=[2])
+        assert index.ids.tolist() == [1, 2, 3]
+    assert indexes.load(folder).ids.tolist() == [1, 2, 3]
+    sign(folder, "removed-1.bin", np.array([0], "<i8").tobytes())  # and not the first of the two rows with the id 2
+    refused(lambda: indexes.load(folder), folder / "ids-1.bin", "damaged: an id must not occur twice")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ids": np.array([1, 2, 2])},
+        {"ids": np.array([1, 2, 3], np.int8)},
+        {"ids": np.zeros((3, 0), np.uint8)},
+        {"ids": np.full((3, 2), 255, np.uint8)},
+        {"ids": np.full((3, 2), [[97], [97], [98]], np.uint8)},
+        {"ids": np.full((3, 1025), [[97], [98], [99]], np.uint8)},
+        {"scales": np.array([1, np.nan, 1], np.float32)},
+        {"scales": np.array([1, np.inf, 1], np.float32)},
+        {"scales": np.array([1, -1, 1], np.float32)},
+        {"scales": np.ones(3)},
+        {"values": np.ones((2, 4), np.int8)},
+        {"values": np.ones((3, 4), np.int16)},
+    ],
+    ids=str,
+)
+def test_features_that_are_none(folder, change):
+    save(folder, [1, 2, 3])
+    with indexes.load(folder, writable=True) as index:
+        index.keep_features(np.ones((3, 4)))
+    path = folder / "features.hashgrove"
+    header, arrays = modelfile.read(path, kind="index")
+    modelfile.write(path, kind="index", header=header, arrays=arrays | change)
+    index = indexes.load(folder)
+    refused(lambda: index.search(CODES, 1, rerank=Rerank(), features=np.ones((3, 4))), path, "must hold the features")
+
+
+@pytest.mark.parametrize("version", ["two\nlines", [3] * 1000, None, True])
+def test_another_format_is_named_in_one_short_line(folder, version):
+    save(folder, [1, 2, 3])
+    set_values(folder, format=version)
+    path = folder / "manifest.json"
+    refused(lambda: indexes.load(folder), path, "format version must be 2")
+    with pytest.raises(ModelFileError) as caught:
+        indexes.load(folder)
+    assert len(str(caught.value)) < len(str(path)) + 300
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "codes-1.bin", "ids-1.bin", "removed-1.bin", "writer.lock", "features.hashgrove",
+             "model.hashgrove"]
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+def test_only_files_are_written_to(folder, tmp_path, name, kind):
+    """A link could make a change overwrite a file elsewhere, and a pipe would hold it up for ever."""
+    save(folder, [1, 2, 3])
+    path, outside = folder / name, tmp_path / "outside"
+    if path.exists() and kind == "link":
+        shutil.move(path, outside)
+    elif kind == "link":
+        outside.write_bytes(b"mine")
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+        reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that a writer would not wait for a reader
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(outside)
+    before = outside.read_bytes() if kind == "link" else None
+    for write in (lambda: indexes.load(folder, writable=True), lambda: FlatIndex(CODES).save(folder)):
+        with pytest.raises(FileError, match="index") as caught:
+            write()
+        assert "\n" not in str(caught.value)
+    assert (outside.read_bytes() if outside.exists() else None) == before
+    if kind == "link":
+        assert indexes.load(folder).ids.tolist() == [1, 2, 3]
+    if kind == "pipe":
+        os.close(reading)

@@ -1,0 +1,95 @@
+"""A service that is killed at any moment has lost nothing that it acknowledged."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.client import HTTPConnection, HTTPException
+
+import numpy as np
+
+from hashgrove import FlatIndex
+from hashgrove.index import load
+from paths import TESTS
+
+ROUNDS, WRITERS = 50, 3
+STOPPED = (OSError, HTTPException)  # what a client sees when the service is killed
+
+
+class Writer(threading.Thread):
+    """Adds, replaces and removes items of its own until the service is gone; knows what was acknowledged."""
+
+    def __init__(self, port, number, rng):
+        super().__init__()
+        self.port, self.next, self.rng = port, number * 10**9, rng
+        self.there, self.unsure = {}, set()
+
+    def run(self):
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            while True:
+                self.change(connection)
+        except STOPPED:
+            connection.close()
+
+    def change(self, connection):
+        if self.there and self.rng.random() < 0.3:
+            (id_, code), replaced = self.rng.choice(list(self.there.items())), self.rng.random() < 0.5
+        else:
+            self.next += 1
+            id_, code, replaced = self.next, None, False
+        new = self.rng.randbytes(4).hex()
+        self.unsure.add(id_)  # until the answer comes
+        if code is None or replaced:
+            body = json.dumps({"items": [{"id": id_, "code": new}], "replace": replaced})
+            connection.request("POST", "/items", body, {"content-type": "application/json"})
+        else:
+            connection.request("DELETE", f"/items/{id_}")
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.status in (200, 201), text
+        if code is None or replaced:
+            self.there[id_] = new
+        else:
+            del self.there[id_]
+        self.unsure.discard(id_)
+
+
+def check(folder, expected, unsure):
+    """Every acknowledged change is on disk; what was not acknowledged may be or not."""
+    index = load(folder)
+    found = {id_: code.tobytes().hex() for id_, code in zip(index.ids.tolist(), index.codes, strict=True)}
+    sure = {id_: code for id_, code in found.items() if id_ not in unsure}
+    assert sure == {id_: code for id_, code in expected.items() if id_ not in unsure}
+    return found
+
+
+def test_kill_9_under_writes_loses_no_acknowledged_change(tmp_path):
+    folder, rng = tmp_path / "codes.hgi", random.Random(0)
+    FlatIndex(np.arange(40, dtype=np.uint8).reshape(10, 4)).save(folder)
+    expected = check(folder, {id_: bytes(range(4 * id_, 4 * id_ + 4)).hex() for id_ in range(10)}, set())
+    command = [sys.executable, str(TESTS / "web_writer.py"), str(folder)]
+    n_changes = 0
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as starter:
+        for round_ in range(ROUNDS):
+            starter.stdin.write("start\n")
+            pid, port = map(int, starter.stdout.readline().split())
+            numbers = range(WRITERS * round_ + 1, WRITERS * (round_ + 1) + 1)
+            writers = [Writer(port, number, random.Random(rng.random())) for number in numbers]
+            for writer in writers:
+                writer.start()
+            time.sleep(rng.uniform(0.02, 0.3))
+            os.kill(pid, signal.SIGKILL)
+            for writer in writers:
+                writer.join()
+                n_changes += len(writer.there)
+                expected |= writer.there
+            expected = check(folder, expected, set().union(*(writer.unsure for writer in writers)))
+        starter.stdin.close()
+    assert n_changes > ROUNDS

@@ -1,0 +1,275 @@
+"""hash_function="auto": the same choice every time, the right one, and written down where users look for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from hashgrove import BoostedTrees, FastHash, PosteriorBits, choosing, load_hasher
+from hashgrove.choosing import LEAST_ROWS, Candidate, candidates
+from hashgrove.cli import main
+from hashgrove.storage.modelfile import read_header
+from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
+
+X, Y = blobs(120, 6)
+X_NEW, Y_NEW = blobs(120, 6, seed=1)
+SMALL = {"n_trees": 4, "max_depth": 2, "features_per_node": 8, "start": "linear"}
+
+
+def few():
+    """The kinds of hash functions that are tried, in small."""
+    return (
+        Candidate(PosteriorBits()),
+        Candidate(BoostedTrees(**SMALL, leaves="newton")),
+        Candidate(BoostedTrees.paper(**SMALL), lead=0.01),
+    )
+
+
+@pytest.fixture
+def small_candidates(monkeypatch):
+    monkeypatch.setattr(choosing, "candidates", few)
+
+
+def auto(n_bits=8, **parameters):
+    return FastHash(n_bits, **{"random_state": 0, "n_jobs": 1} | parameters)
+
+
+@pytest.mark.usefixtures("small_candidates")
+class TestChoice:
+    def test_auto_is_the_default(self):
+        assert FastHash().hash_function == "auto"
+        hasher = auto().fit(X, Y)
+        assert hasher.choice_.hash_function is hasher.hash_function_
+        assert [trial.hash_function for trial in hasher.choice_.trials] == [repr(c.hash_function) for c in few()]
+        assert all(0 < trial.map <= 1 for trial in hasher.choice_.trials)
+        assert (hasher.choice_.n_rows, hasher.choice_.n_held_out) == (96, 24)
+
+    def test_the_fit_is_that_of_the_chosen_hash_function(self):
+        chosen = auto().fit(X, Y)
+        given = auto(hash_function=chosen.hash_function_).fit(X, Y)
+        np.testing.assert_array_equal(chosen.decision_function(X_NEW), given.decision_function(X_NEW))
+        assert given.choice_ is None
+
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_tags(self, form):
+        rows, tags = blob_tags(120)
+        hasher = auto().fit(rows, form(tags))
+        assert len(hasher.choice_.trials) >= 2
+        assert hasher.score(rows, tags) > 0.5
+
+    @pytest.mark.parametrize("kind", ["affinity", "triplets"])
+    def test_pairs_have_no_trial(self, kind, monkeypatch):
+        target = {"affinity": pairs_of(Y), "triplets": triplets_of(Y, 300)}[kind]
+        monkeypatch.setattr(choosing, "BoostedTrees", lambda start: BoostedTrees.paper(**SMALL | {"start": start}))
+        hasher = auto().fit(X, **{kind: target})
+        assert isinstance(hasher.hash_function_, BoostedTrees)
+        assert hasher.hash_function_.start == "linear"
+        assert hasher.choice_.trials == ()
+        assert "Pairs have no labels" in hasher.choice_.why
+
+    def test_too_few_rows_have_no_trial(self):
+        rows, y = X[: LEAST_ROWS - 1], Y[: LEAST_ROWS - 1]
+        hasher = auto().fit(rows, y)
+        assert isinstance(hasher.hash_function_, PosteriorBits)
+        assert hasher.choice_.trials == ()
+        assert hasher.choice_.why == "There are too few rows for a trial: 49."
+        assert len(auto().fit(X[:LEAST_ROWS], Y[:LEAST_ROWS]).choice_.trials) >= 2
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_classes_of_two_rows_can_be_fitted(self, seed):
+        """It may be that no two of the few held-out rows are of one class; then nothing can be measured."""
+        y = np.arange(LEAST_ROWS) // 2
+        hasher = auto(random_state=seed).fit(X[:LEAST_ROWS], y)
+        assert hasher.transform(X_NEW).shape == (120, 1)
+
+    def test_held_out_rows_without_a_similar_pair(self, monkeypatch):
+        monkeypatch.setattr(choosing, "HELD_OUT", 0.02)  # one row
+        hasher = auto().fit(X[:60], Y[:60])
+        assert hasher.choice_.trials == ()
+        assert isinstance(hasher.hash_function_, PosteriorBits)
+        assert hasher.choice_.why == (
+            "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
+        )
+
+    def test_a_class_that_is_in_the_held_out_rows_only(self):
+        y = Y.copy()
+        y[7] = 100
+        for seed in range(3):
+            assert auto(random_state=seed).fit(X, y).choice_.trials
+
+    def test_unlabelled_rows_and_weights(self):
+        y = np.where(np.arange(len(Y)) % 4 == 0, -1, Y)
+        hasher = auto().fit(X, y, unlabelled=-1, sample_weight=np.linspace(0.5, 2, len(y)))
+        assert hasher.choice_.n_rows + hasher.choice_.n_held_out == 90
+
+    def test_rows_of_weight_zero_do_not_count_in_a_trial(self):
+        wrong = np.arange(len(Y)) % 2 == 0
+        y = np.where(wrong, np.random.default_rng(0).permutation(Y), Y)
+        ignored = auto().fit(X, y, sample_weight=np.where(wrong, 0.0, 1.0)).choice_
+        counted = auto().fit(X, y).choice_
+        assert ignored.trials[0].map > counted.trials[0].map
+
+    def test_only_a_sample_is_tried(self, monkeypatch):
+        monkeypatch.setattr(choosing, "SAMPLE_ROWS", 60)
+        monkeypatch.setattr(choosing, "MORE_ROWS", 20)
+        choice = auto().fit(X, Y).choice_
+        assert (choice.n_rows, choice.n_held_out) == (48, 12 + 20)
+
+    def test_a_trial_grows_fewer_trees(self):
+        seen = []
+        auto(callbacks=[seen.append]).fit(X, Y)
+        assert [record.bit for record in seen] == list(range(len(seen))), "callbacks hear of the final fit only"
+        smaller = choosing._smaller(BoostedTrees(n_trees=9))
+        assert (smaller.n_trees, choosing._smaller(BoostedTrees(n_trees=1)).n_trees) == (4, 1)
+
+    def test_a_lead_is_needed_where_encoding_takes_longer(self, monkeypatch):
+        """The same hash function twice: with a lead the second one cannot win, even if it is a little better."""
+        monkeypatch.setattr(choosing, "ENOUGH", 1.0)  # all are tried
+        slow = BoostedTrees(**SMALL, leaves="newton")
+        maps = {trial.hash_function: trial.map for trial in auto().fit(X, Y).choice_.trials}
+        best = max(maps, key=maps.get)
+        for lead, wins in ((0.0, True), (1.0, False)):
+            tried = tuple(Candidate(c.hash_function, lead if repr(c.hash_function) == best else 0.0) for c in few())
+            monkeypatch.setattr(choosing, "candidates", lambda tried=tried: tried)
+            choice = auto().fit(X, Y).choice_
+            assert (repr(choice.hash_function) == best) == wins
+            if not wins and sorted(maps.values())[-2] < maps[best]:
+                assert choice.why == "It is nearly as good as a hash function that takes longer to encode."
+        assert repr(slow) in maps
+
+    def test_settings_of_the_hasher_are_kept_in_a_trial(self):
+        with pytest.raises(ValueError, match="generic_bits"):
+            auto(generic_bits=8).fit(X, Y)
+        with pytest.raises(ValueError, match="The 'loss' parameter"):
+            auto(loss="cosine").fit(X, Y)
+
+
+@pytest.mark.usefixtures("small_candidates")
+class TestDeterminism:
+    def test_the_same_trials_at_any_number_of_threads(self, tmp_path):
+        found = []
+        for name, n_jobs in (("a", 1), ("b", 2), ("c", 1)):
+            hasher = auto(n_jobs=n_jobs).fit(X, Y)
+            hasher.save(tmp_path / name)
+            found.append((hasher.choice_.to_dict(), (tmp_path / name).read_bytes()))
+        assert found[0] == found[1] == found[2]
+
+    def test_another_seed_draws_another_sample(self):
+        one, two = (auto(random_state=seed).fit(X, Y).choice_.to_dict() for seed in (0, 1))
+        assert one["trials"] != two["trials"]
+
+    def test_the_choice_does_not_touch_the_callers_objects(self):
+        hasher = auto(verbose=0)
+        parameters = repr(hasher.get_params())
+        hasher.fit(X, Y)
+        assert repr(hasher.get_params()) == parameters
+
+
+@pytest.mark.usefixtures("small_candidates")
+class TestWrittenDown:
+    def test_in_the_history_and_the_log(self, caplog):
+        with caplog.at_level(logging.INFO, logger="hashgrove"):
+            hasher = auto().fit(X, Y)
+        kind = type(hasher.hash_function_).__name__
+        assert {record.hash_function for record in hasher.history_} == {kind}
+        assert sum("trial of" in record.message for record in caplog.records) == 3
+        assert repr(hasher.hash_function_) in caplog.records[-1].message
+        assert str(hasher.choice_).splitlines()[0] == f"chosen: {hasher.hash_function_!r}"
+
+    def test_in_the_model_file_and_info(self, tmp_path, capsys):
+        hasher = auto().fit(X, Y)
+        hasher.save(tmp_path / "m")
+        notes = read_header(tmp_path / "m")["header"]["learned"]
+        assert notes["choice"] == hasher.choice_.to_dict()
+        assert notes["hash_function"] == repr(hasher.hash_function_)
+        assert notes["generic_bits"] == hasher.generic_bits_
+        json.dumps(notes)
+        for style in ([], ["--json"]):
+            with pytest.raises(SystemExit):
+                main(["info", str(tmp_path / "m"), *style], prog_name="hashgrove")
+            text = capsys.readouterr().out
+            assert type(hasher.hash_function_).__name__ in text
+            assert "trials" in text
+            assert hasher.choice_.why in text
+
+    def test_a_given_hash_function_is_in_the_file_without_a_choice(self, tmp_path):
+        auto(hash_function=PosteriorBits()).fit(X, Y).save(tmp_path / "m")
+        notes = read_header(tmp_path / "m")["header"]["learned"]
+        assert notes == {"hash_function": "PosteriorBits()", "generic_bits": 2}
+
+    def test_train_prints_it(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        np.save("X.npy", X)
+        np.save("y.npy", Y)
+        with pytest.raises(SystemExit) as ended:
+            main(["train", "X.npy", "y.npy", "-o", "m", "--bits", "8", "--seed", "0"], prog_name="hashgrove")
+        out = capsys.readouterr().out
+        assert ended.value.code == 0
+        assert "chosen: " in out
+        assert out.count("0.") >= 2
+
+
+@pytest.mark.usefixtures("small_candidates")
+class TestGoingOn:
+    def test_warm_start_keeps_the_choice(self, monkeypatch):
+        hasher = auto(4, warm_start=True).fit(X, Y)
+        chosen, choice = hasher.hash_function_, hasher.choice_
+        monkeypatch.setattr(choosing, "candidates", lambda: pytest.fail("a second trial"))
+        hasher.set_params(n_bits=8).fit(X, Y)
+        assert hasher.hash_function_ is chosen
+        assert hasher.choice_ is choice
+        whole = auto(8, hash_function=chosen).fit(X, Y)
+        np.testing.assert_array_equal(hasher.decision_function(X_NEW), whole.decision_function(X_NEW))
+
+    @pytest.mark.parametrize("chosen", [PosteriorBits(), BoostedTrees.paper(**SMALL)], ids=lambda c: type(c).__name__)
+    def test_a_loaded_hasher_goes_on_with_the_chosen_function(self, tmp_path, monkeypatch, chosen):
+        monkeypatch.setattr(choosing, "candidates", lambda: (Candidate(chosen),))
+        auto(4).fit(X, Y).save(tmp_path / "m")
+        monkeypatch.setattr(choosing, "candidates", lambda: pytest.fail("a second trial"))
+        hasher = load_hasher(tmp_path / "m", n_bits=8, n_jobs=1)
+        assert hasher.hash_function == "auto"
+        assert repr(hasher.hash_function_) == repr(chosen)
+        hasher.fit(X, Y)
+        whole = auto(8, hash_function=chosen).fit(X, Y)
+        np.testing.assert_array_equal(hasher.decision_function(X_NEW), whole.decision_function(X_NEW))
+
+    def test_without_warm_start_the_choice_is_made_anew(self):
+        hasher = auto().fit(X, Y)
+        first = hasher.choice_
+        hasher.fit(X_NEW, Y_NEW)
+        assert hasher.choice_ is not first
+        assert hasher.choice_.trials != first.trials
+
+    def test_a_checkpoint_goes_on(self, tmp_path):
+        class Stop(Exception):
+            pass
+
+        def stop(record):
+            if record.bit == 2:
+                raise Stop
+
+        with pytest.raises(Stop):
+            auto(callbacks=[stop]).fit(X, Y, checkpoint=tmp_path / "run")
+        again = auto().fit(X, Y, checkpoint=tmp_path / "run")
+        np.testing.assert_array_equal(again.decision_function(X_NEW), auto().fit(X, Y).decision_function(X_NEW))
+
+
+class TestRightChoice:
+    """With the hash functions that are really tried."""
+
+    def test_posterior_bits_for_many_linear_classes_with_few_rows(self):
+        rows, y = blobs(300, 60, 40, noise=0.14)
+        choice = auto(16).fit(rows, y).choice_
+        assert isinstance(choice.hash_function, PosteriorBits)
+        assert 2 <= len(choice.trials) <= len(candidates())
+
+    def test_trees_where_classes_are_not_linear(self):
+        rows, y = sectors(300)
+        choice = auto(8).fit(rows, y).choice_
+        assert isinstance(choice.hash_function, BoostedTrees)
+        maps = [trial.map for trial in choice.trials]
+        assert max(maps[1:]) > maps[0] + 0.2

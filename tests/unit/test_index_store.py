@@ -1,0 +1,259 @@
+"""An index in a folder: what survives a kill, what readers see, and what is said about damaged files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from hashgrove import index as indexes
+from hashgrove.index import INDEXES, FlatIndex, MultiIndex, store
+from hashgrove.index.manifest import Manifest
+from hashgrove.storage.formats import FileError
+from hashgrove.storage.modelfile import ModelFileError
+from index_writer import codes_of, content, killed
+from makers import random_codes
+from paths import FORMAT1, TESTS
+
+WRITER = TESTS / "index_writer.py"
+FORMAT_1 = FORMAT1 / "flat.index"
+every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
+
+
+def saved(path, n=100, make=FlatIndex, **options):
+    make(random_codes(n), **options).save(path)
+    return path
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_what_has_returned_survives_a_kill(tmp_path, part):
+    """Killed fifty times in all, in the middle of any change: everything before is there, and all or nothing of it."""
+    folder, items, sizes, pauses = saved(tmp_path / "index", 0), {}, [], random.Random(part)
+    for run in range(10):
+        n_done, seconds = pauses.randint(1, 4), pauses.uniform(0, 0.1)
+        possible = killed(folder, items, seed=100 * part + run, n_done=n_done, seconds=seconds)
+        with indexes.load(folder, writable=True) as index:
+            found = content(index)
+            assert found in possible
+            distances, ids = index.search(codes_of([7], 3), 5)
+            expected = FlatIndex(index.codes, ids=index.ids).search(codes_of([7], 3), 5) if len(index) else (None, None)
+            assert len(index) == 0 or (distances.tolist(), ids.tolist()) == tuple(part.tolist() for part in expected)
+        items, sizes = found, [*sizes, len(found)]
+        assert len(os.listdir(folder)) == 5  # the manifest, the lock and three files
+    assert max(sizes) > 0
+
+
+def test_readers_see_whole_changes_while_another_process_writes(tmp_path):
+    """The code of an item tells its id, so codes and ids of different moments would show."""
+    folder = saved(tmp_path / "index", 0)
+    process = subprocess.Popen([sys.executable, WRITER, folder, "1"], stdout=subprocess.PIPE, text=True)
+    sizes, errors = set(), []
+
+    def watch():
+        index = indexes.load(folder)
+        stop = time.monotonic() + 600  # only if something is wrong
+        while len(sizes) < 8 and time.monotonic() < stop:
+            try:
+                index.refresh()
+                ids, codes = index._contents()
+                sizes.add(len(ids))
+                parts = codes.view("<u4").reshape(-1, 2) if len(ids) else np.zeros((0, 2), int)
+                distances, found = index.search(codes[:3], 2) if len(ids) else (np.zeros((0, 1)), ids)
+                versions = np.unique(parts[:, 1], return_counts=True)[1]
+                if parts[:, 0].tolist() != ids.tolist() or (versions > 50).any() or distances[:, :1].any():
+                    errors.append(f"torn: {ids} {found}")
+            except Exception as error:
+                errors.append(repr(error))
+                return
+
+    threads = [threading.Thread(target=watch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert not errors
+    assert len(sizes) >= 8
+
+
+@every_class
+def test_a_reader_keeps_its_moment_until_it_refreshes(tmp_path, make):
+    folder = saved(tmp_path / "index", make=make)
+    reader = make.load(folder)
+    before = content(reader)
+    with make.load(folder, writable=True) as writer:
+        writer.remove([3, 4])
+        writer.add(random_codes(5, seed=1))
+        writer.update(random_codes(1, seed=2), ids=[7])
+        assert content(reader) == before
+        writer.compact()
+        assert content(reader) == before
+        assert reader.search(random_codes(2), 3)[1][0, 0] == 0
+        now = content(writer)
+        assert not writer.refresh()
+    assert reader.refresh()
+    assert content(reader) == now == content(make.load(folder))
+    assert not reader.refresh()
+
+
+@every_class
+def test_one_writer_at_a_time(tmp_path, make):
+    folder = saved(tmp_path / "index", make=make)
+    writer = make.load(folder, writable=True)
+    for attempt in (lambda: make.load(folder, writable=True), lambda: make().save(folder)):
+        with pytest.raises(FileError, match="another process is writing to the index"):
+            attempt()
+    writer.close()
+    with pytest.raises(ValueError, match="must not be closed when it is changed"):
+        writer.add(random_codes(1))
+    with pytest.raises(ValueError, match="must not be closed when it is compacted"):
+        writer.compact()
+    assert len(writer.search(random_codes(1), 3)[1][0]) == 3
+    make.load(folder, writable=True).close()
+
+
+@every_class
+def test_changes_of_a_reader_stay_in_memory(tmp_path, make):
+    folder = saved(tmp_path / "index", make=make)
+    index = make.load(folder)
+    index.add(random_codes(2, seed=1))
+    index.remove([0])
+    assert (len(index), len(make.load(folder))) == (101, 100)
+    with pytest.raises(ValueError, match="must come from a folder and be unchanged to be refreshed"):
+        index.refresh()
+    index.save(folder)
+    assert content(make.load(folder)) == content(index)
+
+
+@every_class
+def test_appends_do_not_rewrite(tmp_path, make):
+    folder = saved(tmp_path / "index", make=make)
+    files = {path.name: path.stat().st_ino for path in folder.glob("*.bin")}
+    with make.load(folder, writable=True) as index:
+        for number in range(5):
+            index.add(random_codes(10, seed=number))
+        assert Manifest.read(folder).ordered
+        index.remove([120])
+    assert {path.name: path.stat().st_ino for path in folder.glob("*.bin")} == files
+    assert len(make.load(folder)) == 149
+
+
+@pytest.mark.parametrize("ids", [range(100), [f"photo {i}" for i in range(100)]])
+def test_ids_out_of_order_are_sorted_until_the_index_is_compacted(tmp_path, ids):
+    rng, codes, folder = np.random.default_rng(0), random_codes(100), tmp_path / "index"
+    FlatIndex(model="m").save(folder)
+    order, ids = rng.permutation(100), np.array(ids)
+    with FlatIndex.load(folder, writable=True) as index:
+        for part in np.array_split(order, 4):
+            index.add(codes[part], ids=ids[part])
+        index.remove(ids[:3])
+        index.update(codes[:2], ids=ids[5:7])
+        truth = content(index)
+        assert not Manifest.read(folder).ordered
+        assert content(FlatIndex.load(folder)) == truth
+        index.compact()
+        assert Manifest.read(folder).ordered
+        assert Manifest.read(folder).n_removed == 0
+        index.add(codes[:1], ids=ids[:1])
+        index.remove(ids[:1])
+        assert content(index) == truth
+    loaded = FlatIndex.load(folder)
+    assert (content(loaded), loaded.model) == (truth, "m")
+
+
+def test_copies_and_pickles_are_in_memory(tmp_path):
+    with MultiIndex.load(saved(tmp_path / "index", make=MultiIndex), writable=True) as index:
+        for twin in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+            twin.add(random_codes(1))
+            assert (len(twin), len(index)) == (101, 100)
+    assert len(MultiIndex.load(tmp_path / "index")) == 100
+
+
+def test_an_index_file_of_format_1_can_be_replaced(tmp_path):
+    path = tmp_path / "old.index"
+    shutil.copy(FORMAT_1, path)
+    index = indexes.load(path)
+    with pytest.raises(ValueError, match="must be a folder to be writable"):
+        indexes.load(path, writable=True)
+    index.save(path)
+    assert content(indexes.load(path)) == content(FlatIndex.load(FORMAT_1))
+    (tmp_path / "notes.txt").write_text("mine")
+    for taken in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(FileError, match="must be an index, or not exist"):
+            index.save(taken)
+    with pytest.raises(FileNotFoundError, match="must be the folder of an index"):
+        indexes.load(tmp_path / "none")
+    with pytest.raises(FileError, match="cannot be written"):
+        index.save(tmp_path / "no" / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "old.index"]
+
+
+@every_class
+@pytest.mark.parametrize("ids", [None, [f"é{i:04}" for i in range(100)]])
+@pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
+def test_damaged_files_are_refused(tmp_path, make, ids, damage):
+    """Whatever byte is flipped and wherever a file is cut, loading or the first use says which file it is."""
+    whole = saved(tmp_path / "whole", make=make, ids=ids)
+    with make.load(whole, writable=True) as index:
+        index.remove(index.ids[:5])
+    rng = np.random.default_rng(0)
+    for name in ("codes-1.bin", "ids-1.bin", "removed-1.bin", "manifest.json"):
+        size = (whole / name).stat().st_size
+        for place in rng.integers(size, size=12).tolist():
+            folder = tmp_path / "damaged"
+            shutil.copytree(whole, folder)
+            data = bytearray((folder / name).read_bytes())
+            if damage == "flip":
+                data[place] ^= 1 << int(rng.integers(8))
+            (folder / name).write_bytes(data[:place] if damage == "cut" else data)
+            if damage == "remove":
+                (folder / name).unlink()
+            with pytest.raises((ModelFileError, FileError)) as caught:
+                indexes.load(folder).search(random_codes(1), 1)
+            assert name in str(caught.value) or damage == "remove"
+            assert "\n" not in str(caught.value)
+            shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_rows": 101}, {"n_rows": -1}, {"n_bytes": 9000}, {"text_width": 5000}, {"n_rows": 2**70}, {"index": 3},
+        {"ordered": 1}, {"index": "Other"}, {"codes_crc": 1}, {"more": 1}, {"n_rows": 50}, {"n_bytes": 0},
+    ],
+)  # fmt: skip
+def test_manifests_with_a_right_checksum_are_checked_all_the_same(tmp_path, change):
+    import hashlib
+
+    folder = saved(tmp_path / "index")
+    values = json.loads((folder / "manifest.json").read_text())["hashgrove-index"] | change
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps({"hashgrove-index": values, "sha256": digest}))
+    with pytest.raises(ModelFileError):
+        indexes.load(folder).search(random_codes(1), 1)
+
+
+def test_what_was_verified_is_not_read_again(tmp_path, monkeypatch):
+    folder = saved(tmp_path / "index", 1000)
+    read = []
+    original = store._crc
+    monkeypatch.setattr(store, "_crc", lambda array, start: read.append(len(array)) or original(array, start))
+    with FlatIndex.load(folder, writable=True) as index:
+        assert read == []
+        index.search(random_codes(1), 1)
+        assert read == [1000, 1000]
+        index.add(random_codes(7))
+        index.search(random_codes(1), 1)
+        assert read == [1000, 1000, 7, 7]

@@ -1,0 +1,171 @@
+"""What is special to `MultiIndex`: its tables, when it uses them, and what becomes of them when the index changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import naive
+from hashgrove.codes import as_words, pack
+from hashgrove.index import FlatIndex, MultiIndex, build
+from hashgrove.index.multi_index import first_alive
+from hashgrove.index.tables import (
+    Tables,
+    bucket_sizes,
+    choose_n_tables,
+    divide,
+    fill_table,
+    part_of,
+    permute_bits,
+    split_bits,
+)
+from indexes import ByBoth, ByTables
+from makers import random_codes
+
+
+def clustered(n, n_bits, seed=0, noise=0.05):
+    """Codes like those of a trained model: few centres, little noise, many duplicates."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(0).random((10, n_bits)) < 0.5
+    return pack(centres[rng.integers(10, size=n)] ^ (rng.random((n, n_bits)) < noise))
+
+
+def assert_same(one, two):
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("n_bits", [8, 24, 64, 100, 130])
+def test_bits_change_places(n_bits):
+    codes = random_codes(20, n_bits)
+    n_words = -(-codes.shape[1] // 8)
+    bits, out = np.random.default_rng(0).permutation(64 * n_words), np.empty((20, n_words), np.uint64)
+    permute_bits(as_words(codes), bits, out)
+    padded = np.pad(codes, ((0, 0), (0, 8 * n_words - codes.shape[1])))
+    np.testing.assert_array_equal(out, as_words(naive.permuted(padded, bits)))
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 8), (60, 68), (60, 64), (64, 80), (100, 124)])
+def test_buckets(first, last):
+    codes = random_codes(500, 128) & np.uint8(0b10010011)
+    words, offsets = as_words(codes), np.zeros(2 ** (last - first) + 1, np.uint32)
+    truth = naive.buckets(codes, first, last)
+    assert [int(part_of(row, first, last)) for row in words[:5]] == [
+        key for row in range(5) for key, rows in truth.items() if row in rows
+    ]
+    bucket_sizes(words, first, last, offsets)
+    assert {key: int(size) for key, size in enumerate(np.diff(offsets.astype(int))) if size} == {
+        key: len(rows) for key, rows in truth.items()
+    }
+    columns, numbers = np.empty((2, 500), np.uint64), np.empty(500, np.uint32)
+    fill_table(words, first, last, offsets.copy(), columns, numbers)
+    assert numbers.tolist() == [row for rows in truth.values() for row in rows]
+    np.testing.assert_array_equal(columns.T, words[numbers])
+
+
+def test_tables_hold_each_code_once_and_all_items():
+    codes = clustered(3000, 40)
+    tables = Tables.of(codes, 3)
+    assert tables.n_distinct == len({code.tobytes() for code in codes})
+    groups = np.split(tables.order, tables.starts[1:-1])
+    assert sorted(tables.order.tolist()) == list(range(3000))
+    assert [group[0] for group in groups] == sorted(group[0] for group in groups)
+    for group in groups:
+        assert (codes[group] == codes[group[0]]).all()
+        assert (np.diff(group) > 0).all()
+    assert tables.nbytes > 0
+
+
+def test_the_first_item_alive():
+    tables = Tables.of(clustered(300, 12), 1)
+    alive = np.random.default_rng(0).random(300) < 0.3
+    firsts = tables.order[tables.starts[:-1]]
+    truth = naive.first_alive(range(tables.n_distinct), tables.starts, tables.order, alive, firsts)
+    first_alive(np.arange(tables.n_distinct), tables.starts, tables.order, alive, firsts)
+    assert firsts.tolist() == truth
+
+
+def test_the_number_of_tables_and_their_parts():
+    assert divide(64, 3).tolist() == [[0, 22], [22, 43], [43, 64]]
+    for n in (1, 10**4, 10**7, 10**9):
+        for n_bits in (8, 64, 128, 1024):
+            parts = divide(n_bits, choose_n_tables(n, n_bits))
+            assert (np.diff(parts) <= 24).all()
+
+
+def test_correlated_bits_are_put_into_different_tables():
+    """Each bit occurs twice: as they are, a table of neighbouring bits would have half as many different values."""
+    bits = np.random.default_rng(0).random((5000, 12)) < 0.5
+    codes, parts = pack(np.repeat(bits, 2, axis=1)), divide(24, 2)
+    order = split_bits(codes, parts)
+    assert sorted(order) == list(range(24))
+    assert all(len({bit // 2 for bit in order[first:last]}) == 12 for first, last in parts)
+    even = split_bits(random_codes(5000, 24), parts)  # nothing to gain: any order will do
+    assert sorted(even) == list(range(24))
+
+
+@pytest.mark.parametrize("make", [ByTables, ByBoth])
+@pytest.mark.parametrize("n_bits", [16, 64, 72, 200])
+def test_results_are_those_of_the_scan(make, n_bits):
+    """Many duplicates and ties, so that buffers of codes and of items are full and cut back."""
+    codes, queries = clustered(20_000, n_bits), clustered(40, n_bits, seed=1, noise=0.1)
+    multi, flat = make(codes), FlatIndex(codes)
+    for k in (1, 10, 500, 20_000):
+        assert_same(multi.search(queries, k), flat.search(queries, k))
+    for radius in (0, 3, 9):
+        for one, two in zip(multi.search_radius(queries, radius), flat.search_radius(queries, radius), strict=True):
+            assert_same(one, two)
+
+
+@pytest.mark.parametrize("n_tables", [3, 5, 12])
+def test_any_number_of_tables_gives_the_same(n_tables):
+    codes, queries = random_codes(3000, 64), random_codes(10, 64, 1)
+    assert_same(ByTables(codes, n_tables=n_tables).search(queries, 7), FlatIndex(codes).search(queries, 7))
+    with pytest.raises(ValueError, match=r"'n_tables' parameter must be an integer from 3 to 64 or None. Got 2"):
+        ByTables(codes, n_tables=2).search(queries, 7)
+
+
+def test_removed_items_and_new_ones_at_the_end_need_no_new_tables():
+    codes, queries = clustered(8000, 32), clustered(20, 32, seed=1)
+    multi, flat = ByTables(codes), FlatIndex(codes)
+    multi.prepare()
+    tables = multi._prepared.tables
+    rng = np.random.default_rng(0)
+    for step in range(6):
+        gone = rng.choice(multi.ids, 150, replace=False)
+        for index in (multi, flat):
+            index.remove(gone)
+            index.add(clustered(30, 32, seed=step))
+        assert_same(multi.search(queries, 40), flat.search(queries, 40))
+        assert_same(*(np.concatenate(index.search_radius(queries, 3)[1])[None] for index in (multi, flat)))
+        assert multi._prepared.tables is tables
+    for index in (multi, flat):
+        index.add(clustered(2000, 32, seed=9))
+    assert_same(multi.search(queries, 40), flat.search(queries, 40))
+    assert multi._prepared.tables is not tables
+
+
+def test_tables_are_built_when_they_pay():
+    codes, queries = random_codes(2**14, 32), random_codes(100, 32, 1)
+    index = MultiIndex(codes)
+    for _ in range(2):
+        index.search(queries, 3)
+        assert index._prepared is None
+    index.search(queries, 3)
+    assert index._prepared is not None
+    few = MultiIndex(codes[:100])
+    few.prepare()
+    assert few._prepared is None
+
+
+def test_build_chooses_by_what_a_query_costs():
+    uniform, near = random_codes(2**16, 64), clustered(2**16, 64, noise=0.01)
+    assert type(build(uniform)) is FlatIndex
+    assert type(build(near)) is MultiIndex
+    assert type(build(near[:1000])) is FlatIndex
+    assert type(build(uniform, radius=2)) is MultiIndex
+    assert type(build(uniform, radius=20)) is FlatIndex
+    assert type(build(uniform, k=1, queries=uniform[:50])) is MultiIndex
+    chosen = build(near, ids=np.arange(2**16)[::-1], model="m")
+    assert (chosen.model, chosen.ids[0]) == ("m", 0)
+    assert_same(chosen.search(near[:3], 5), FlatIndex(near[::-1]).search(near[:3], 5))

@@ -1,0 +1,264 @@
+"""Validation: held-out rows are really held out, and users are told when codes are worse than what needs no labels."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from hashgrove import ITQ, FastHash, LinearSVM, PosteriorBits, evaluate
+from hashgrove.cli import main
+from hashgrove.metrics import count_distinct, evaluate_vectors
+from hashgrove.validation import CODES, VECTORS, Measured, Validation, hold_out, validate
+from makers import blob_tags, blobs, pairs_of
+
+X, Y = blobs(noise=0.3)
+X_NEW, Y_NEW = blobs(noise=0.3, seed=1)
+
+
+def small(n_bits=12, **parameters):
+    return FastHash(n_bits, **{"hash_function": PosteriorBits(), "random_state": 0, "n_jobs": 1} | parameters)
+
+
+def names_of(validation):
+    return [row.method for row in validation.rows]
+
+
+class TestForms:
+    def test_a_share_of_the_rows(self):
+        hasher = small().fit(X, Y, validation=0.25)
+        found = hasher.validation_
+        assert found.n_rows == 60
+        assert names_of(found) == [CODES, VECTORS, "ITQ, 12 bits, no labels"]
+        assert [row.n_bytes for row in found.rows] == [2, 64, 2]
+        assert found.map == found.rows[0].map > 0.5
+        assert found.rows[1].distinct is None
+
+    def test_rows_of_their_own(self):
+        hasher = small().fit(X, Y, validation=(X_NEW, Y_NEW))
+        np.testing.assert_array_equal(hasher.transform(X_NEW), small().fit(X, Y).transform(X_NEW))
+        codes, vectors, itq = hasher.validation_.rows
+        mine = hasher.transform(X_NEW)
+        options = {"k": 10, "exclude_self": True}
+        report = evaluate(mine, mine, Y_NEW, Y_NEW, knn=None, **options)
+        assert (codes.map, codes.precision_at_10) == (report.map, report.precision_at_k)
+        assert codes.map == pytest.approx(hasher.score(X_NEW, Y_NEW))
+        assert codes.distinct == count_distinct(mine)
+        exact = evaluate_vectors(X_NEW, X_NEW, Y_NEW, Y_NEW, **options)
+        assert (vectors.map, vectors.precision_at_10) == (exact.map, exact.precision_at_k)
+        rival = ITQ(12, random_state=hasher._seed()).fit(X).transform(X_NEW)
+        assert itq.map == evaluate(rival, rival, Y_NEW, Y_NEW, knn=None, **options).map
+
+    @pytest.mark.parametrize("form", [list, np.array, pd.Series, lambda y: [f"class {label:02}" for label in y]])
+    def test_labels_in_every_form_give_the_same_figures(self, form):
+        expected = small().fit(X, Y, validation=0.25).validation_
+        found = small().fit(X, form(Y), validation=0.25).validation_
+        assert found == expected
+
+    def test_features_as_lists_and_frames(self):
+        expected = small().fit(X, Y, validation=0.25).validation_
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # among them one about the names of features
+            frame = small().fit(pd.DataFrame(X, columns=[f"f{j}" for j in range(16)]), Y, validation=0.25)
+        assert frame.validation_ == expected
+        assert small().fit(X.tolist(), Y, validation=0.25).validation_ == expected
+
+    @pytest.mark.parametrize(
+        "form",
+        [np.asarray, sparse.csr_array, sparse.csr_matrix, lambda tags: [set(np.flatnonzero(row)) for row in tags]],
+    )
+    def test_tags(self, form):
+        rows, tags = blob_tags()
+        hasher = small(min_shared=2).fit(rows, form(tags), validation=0.25)
+        assert hasher.validation_.n_rows == 60
+        assert hasher.validation_.map > 0.8
+        own = small().fit(rows, form(tags), validation=(rows[:80], form(tags[:80])))
+        assert own.validation_.n_rows == 80
+
+    def test_unlabelled_rows_are_not_measured(self):
+        y = np.where(np.arange(len(Y)) % 2 == 0, -1, Y)
+        hasher = small().fit(X, y, validation=(X_NEW, np.where(Y_NEW == 0, -1, Y_NEW)), unlabelled=-1)
+        assert hasher.validation_.n_rows == (Y_NEW != 0).sum()
+        known = Y_NEW != 0
+        assert hasher.validation_.map == pytest.approx(hasher.score(X_NEW[known], Y_NEW[known]))
+
+    def test_more_bits_than_features_are_compared_with_lsh(self):
+        hasher = small(24).fit(X, Y, validation=0.25)
+        assert names_of(hasher.validation_)[2] == "LSH, 24 bits, no labels"
+
+    def test_weights_are_split_with_the_rows(self):
+        weights = np.random.default_rng(0).uniform(0, 2, len(Y))
+        (rows, y, kept), (out, y_out) = hold_out(0.25, X, Y, weights, seed=3)
+        places = [np.flatnonzero((row == X).all(axis=1))[0] for row in rows]
+        np.testing.assert_array_equal(kept, weights[places])
+        np.testing.assert_array_equal(y, Y[places])
+        assert len(out) == len(y_out) == 60
+        small().fit(X, Y, sample_weight=weights, validation=0.25)
+
+    def test_many_rows_are_sampled_from_all_classes(self, monkeypatch):
+        monkeypatch.setattr("hashgrove.validation.MAX_ROWS", 60)
+        order = np.argsort(Y_NEW, kind="stable")
+        hasher = small().fit(X, Y, validation=(X_NEW[order], Y_NEW[order]))
+        assert hasher.validation_.n_rows == 60
+        assert hasher.validation_.rows[1].map < 0.8, "the first 60 rows are of three classes and would be easy"
+
+
+class TestHeldOut:
+    def test_the_rows_were_not_trained_on(self):
+        """A fit of the other rows gives the same model."""
+        hasher = small().fit(X, Y, validation=0.25)
+        (rows, y, _), (out, _) = hold_out(0.25, X, Y, None, seed=hasher._seed())
+        assert len(rows) + len(out) == len(X)
+        assert not {row.tobytes() for row in rows} & {row.tobytes() for row in out}
+        np.testing.assert_array_equal(hasher.decision_function(X_NEW), small().fit(rows, y).decision_function(X_NEW))
+        assert hasher.inferred_codes_.shape[0] == len(rows)
+
+    def test_labels_of_held_out_rows_have_no_effect_on_the_codes(self):
+        seed = small()._seed()
+        order = np.random.default_rng([seed, 5]).permutation(len(X))
+        changed = Y.copy()
+        changed[order[:60]] = np.random.default_rng(0).permutation(changed[order[:60]])
+        one, two = (small().fit(X, y, validation=0.25) for y in (Y, changed))
+        np.testing.assert_array_equal(one.transform(X_NEW), two.transform(X_NEW))
+        assert one.validation_.map > two.validation_.map
+
+    def test_the_same_rows_every_time(self):
+        assert small().fit(X, Y, validation=0.2).validation_ == small(n_jobs=2).fit(X, Y, validation=0.2).validation_
+        other = small(random_state=1).fit(X, Y, validation=0.2).validation_
+        assert other != small().fit(X, Y, validation=0.2).validation_
+
+    def test_a_later_fit_without_validation_has_none(self):
+        hasher = small().fit(X, Y, validation=0.2)
+        assert not hasattr(hasher.fit(X, Y), "validation_")
+
+
+class TestWarnings:
+    def test_codes_from_shuffled_labels(self):
+        shuffled = np.random.default_rng(0).permutation(Y)
+        with pytest.warns(UserWarning, match="On held-out rows the codes are worse than float vectors, cosine: MAP"):
+            small(generic_bits=0).fit(X, shuffled, validation=(X_NEW, Y_NEW))
+        with pytest.warns(UserWarning, match="On held-out rows the codes are worse than ITQ, 12 bits, no labels"):
+            small(generic_bits=0).fit(X, shuffled, validation=(X_NEW, Y_NEW))
+
+    def test_good_codes_have_none(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            hasher = small().fit(X, Y, validation=0.25)
+        assert hasher.validation_.warnings() == []
+
+    def test_one_sentence_for_each_that_is_better(self):
+        rows = [Measured(name, 2, value, 0.5, 3) for name, value in (("a", 0.5), ("b", 0.6), ("c", 0.4), ("d", 0.7))]
+        first, second = Validation(tuple(rows), 9).warnings()
+        assert first.startswith("On held-out rows the codes are worse than b: MAP 0.500 against 0.600.")
+        assert "than d: MAP 0.500 against 0.700" in second
+
+
+class TestRefused:
+    @pytest.mark.parametrize("kind", ["affinity", "triplets"])
+    def test_pairs(self, kind):
+        target = {"affinity": pairs_of(Y), "triplets": [(0, 12, 1)]}[kind]
+        with pytest.raises(ValueError, match=r"'validation' parameter needs class labels or tags as y\. Got pairs"):
+            small(hash_function=LinearSVM()).fit(X, **{kind: target}, validation=0.2)
+
+    @pytest.mark.parametrize("value", [0, 1, -0.5, 1.5, 0.0, float("nan")])
+    def test_no_share(self, value):
+        with pytest.raises(ValueError, match="The 'validation' parameter must be"):
+            small().fit(X, Y, validation=value)
+
+    @pytest.mark.parametrize("value", ["0.2", X, (X, Y, Y), {"X": X}])
+    def test_other_forms(self, value):
+        with pytest.raises(ValueError, match=r"must be a share between 0 and 1, or rows and their labels \(X, y\)"):
+            small().fit(X, Y, validation=value)
+
+    def test_sparse_rows(self):
+        with pytest.raises((TypeError, ValueError), match="must be a dense array"):
+            small(hash_function=LinearSVM()).fit(sparse.csr_array(X), Y, validation=0.2)
+
+    @pytest.mark.parametrize("labels", [np.zeros(20), np.arange(20)], ids=["one class", "all different"])
+    def test_rows_that_cannot_be_measured_are_refused_before_the_fit(self, labels):
+        learned = []
+        with pytest.raises(ValueError, match="at least two"):
+            small(callbacks=[learned.append]).fit(X, Y, validation=(X_NEW[:20], labels))
+        assert learned == []
+
+    def test_rows_of_another_width_are_refused_before_the_fit(self):
+        learned = []
+        with pytest.raises(ValueError, match="features"):
+            small(callbacks=[learned.append]).fit(X, Y, validation=(X_NEW[:, :5], Y_NEW))
+        assert learned == []
+
+    def test_labels_of_another_length_are_refused_before_the_fit(self):
+        learned = []
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            small(callbacks=[learned.append]).fit(X, Y, validation=(X_NEW, Y_NEW[:-1]))
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            small(callbacks=[learned.append]).fit(X, Y[:-1], validation=0.2)
+        assert learned == []
+
+
+def test_validate_measures_any_hasher():
+    hasher = ITQ(12, random_state=0).fit(X)
+    found = validate(hasher, X, X_NEW, Y_NEW, seed=0)
+    assert found.rows[0].map == found.rows[2].map
+    assert found.to_dict()["rows"][0]["method"] == CODES
+
+
+def test_the_table():
+    rows = (Measured("these codes", 8, 0.5, 0.25, 1234), Measured("float vectors, cosine", 5120, 0.4, 0.2, None))
+    assert str(Validation(rows, 4321)).splitlines() == [
+        "on 4,321 held-out rows        bytes     MAP    P@10  distinct",
+        "these codes                       8  0.5000  0.2500  1,234",
+        "float vectors, cosine         5,120  0.4000  0.2000",
+    ]
+
+
+class TestCommandLine:
+    @pytest.fixture
+    def here(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        np.save("X.npy", X)
+        np.save("y.npy", Y)
+        np.save("pairs.npy", pairs_of(Y))
+        return tmp_path
+
+    def run(self, capsys, *arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["train", "X.npy", *arguments, "-o", "m", "--bits", "12", "--seed", "0"], prog_name="hashgrove")
+        return ended.value.code, *capsys.readouterr()
+
+    @pytest.mark.usefixtures("here")
+    def test_it_prints_the_table(self, capsys):
+        code, out, err = self.run(capsys, "y.npy", "--hash-function", "posterior", "--validate", "0.2")
+        assert code == 0, err
+        expected = str(small().fit(X, Y, validation=0.2).validation_)
+        assert out.rstrip().endswith(expected)
+        assert re.search(r"on 48 held-out rows +bytes +MAP +P@10 +distinct", out)
+
+    @pytest.mark.usefixtures("here")
+    def test_it_warns_in_one_line(self, capsys):
+        np.save("y.npy", np.random.default_rng(0).permutation(Y))
+        code, _, err = self.run(
+            capsys, "y.npy", "--hash-function", "posterior", "--generic-bits", "0", "--validate", "0.5"
+        )
+        assert code == 0
+        for line in err.splitlines():
+            assert "Traceback" not in line
+            assert "warnings.warn" not in line
+        assert err.count("Warning: ") == len(err.splitlines())
+
+    @pytest.mark.usefixtures("here")
+    @pytest.mark.parametrize("share", ["0", "1", "-1", "2", "abc"])
+    def test_bad_shares(self, capsys, share):
+        code, out, err = self.run(capsys, "y.npy", "--validate", share)
+        assert (code, out) == (2, "")
+        assert "--validate" in err
+
+    @pytest.mark.usefixtures("here")
+    def test_pairs_are_refused(self, capsys):
+        code, out, err = self.run(capsys, "--pairs", "pairs.npy", "--validate", "0.2")
+        assert (code, out) == (2, "")
+        assert "--validate is for LABELS and --label-column only." in err
