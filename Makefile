@@ -53,7 +53,7 @@ package: $(VENV)/.dev  ## build the wheel and the sdist in dist/, and try the wh
 	$(BIN)/python .ci/check_package.py dist
 
 experiments: $(VENV)/.dev  ## run the paper's experiments in small, on embedded data; takes two minutes
-	$(BIN)/hashgrove bench run all --quick
+	$(BIN)/python -m experiments run all --quick
 
 bench: $(VENV)/.bench  ## time every kernel beside its peers and write docs/results/speed.md; continues where it was stopped
 	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))

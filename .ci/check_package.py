@@ -1,8 +1,9 @@
 """Try the wheel and the sdist that `make package` built: `python .ci/check_package.py dist`.
 
-The wheel must hold every file of src/hashgrove (py.typed, the stub with the public names and the tables of the bench
-included), and the sdist as well. The wheel is then installed into a new environment whose folder of packages cannot
-be written to, and used by two processes that start together, outside of the source tree, with nothing compiled yet.
+The wheel must hold every file of src/hashgrove (py.typed and the stub with the public names included) and nothing else:
+no experiments and no tests. The sdist must hold the same files, and those of the experiments. The wheel is then
+installed into a new environment whose folder of packages cannot be written to, and used by two processes that start
+together, outside of the source tree, with nothing compiled yet.
 """
 
 from __future__ import annotations
@@ -16,29 +17,37 @@ import venv
 import zipfile
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent / "src"
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def check_files(dist: Path) -> Path:
-    """Compare the files of both archives with those of the source tree; gives the path of the wheel."""
+    """Compare the files of both archives with those of the source tree; return the path of the wheel."""
     [wheel], [sdist] = dist.glob("*.whl"), dist.glob("*.tar.gz")
-    expected = {
-        path.relative_to(SOURCE).as_posix()
-        for path in (SOURCE / "hashgrove").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
     with zipfile.ZipFile(wheel) as file:
         in_wheel = {name for name in file.namelist() if ".dist-info/" not in name}
     with tarfile.open(sdist) as file:
-        in_sdist = {name.split("/src/", 1)[1] for name in file.getnames() if "/src/hashgrove/" in name}
-    for archive, names in ((wheel, in_wheel), (sdist, in_sdist)):
-        if names != expected:
-            sys.exit(f"{archive.name}: missing {sorted(expected - names)}, too many {sorted(names - expected)}")
+        members = {member.name.partition("/")[2] for member in file.getmembers() if member.isfile()}
+    package, experiments = files_of("src/hashgrove"), files_of("experiments")
+    in_sdist = {name for name in members if name.startswith(("src/hashgrove/", "experiments/"))}
+    compare(wheel, in_wheel, {name.removeprefix("src/") for name in package})
+    compare(sdist, in_sdist, package | experiments)
     return wheel
 
 
+def files_of(folder: str) -> set[str]:
+    """Return the names of all files in a folder of the repository, without the caches of Python."""
+    paths = (path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT).as_posix() for path in paths}
+
+
+def compare(archive: Path, found: set[str], expected: set[str]) -> None:
+    """Exit with an error if an archive lacks files or has too many."""
+    if found != expected:
+        sys.exit(f"{archive.name}: missing {sorted(expected - found)}, too many {sorted(found - expected)}")
+
+
 def install(wheel: Path, folder: Path) -> Path:
-    """Install the wheel into a new environment and bar its packages from writing; gives the folder of commands."""
+    """Install the wheel into a new environment and bar its packages from writing; return the folder of commands."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-compile", str(wheel)], check=True)

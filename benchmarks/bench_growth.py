@@ -104,7 +104,7 @@ def plot(records: Mapping[str, Any], path: Path) -> None:
     """Draw one log-log panel per axis, from the records of this bench."""
     from matplotlib.figure import Figure
 
-    from hashgrove.bench.plots import save_svg
+    from experiments.plots import save_svg
 
     figure = Figure(figsize=(10, 7), layout="constrained")
     along_axes = [(axis, record) for axis, record in records.items() if "fitted exponent" in record["facts"]]

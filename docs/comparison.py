@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.datasets import load_dataset
 from hashgrove import ITQ, FastHash, evaluate, evaluate_vectors
 from hashgrove.baselines import SignThreshold
-from hashgrove.datasets import load
 from hashgrove.hasher import Hasher
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -45,19 +45,19 @@ class Task(NamedTuple):
 
 def digits_trained() -> Task:
     """Digits; the database is what was learned from, as in the paper."""
-    data = load("digits")
+    data = load_dataset("digits")
     train = data.X_train, data.y_train
     return Task(train, train, (data.X_query, data.y_query))
 
 
 def digits_held_out() -> Task:
     """Digits; one half of the training rows is learned from, the other half is the database."""
-    return _halved(load("digits"), n_query=597)
+    return _halved(load_dataset("digits"), n_query=597)
 
 
 def cifar10_held_out(root: Path) -> Task:
     """CIFAR-10 GIST; 25,000 rows to learn from, 25,000 others as the database, 1,000 queries."""
-    return _halved(load("cifar10-gist", root=root), n_query=1_000)
+    return _halved(load_dataset("cifar10-gist", root=root), n_query=1_000)
 
 
 def _halved(data: Any, *, n_query: int) -> Task:

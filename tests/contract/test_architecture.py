@@ -52,12 +52,10 @@ MAY_IMPORT = {
     "index": {"runtime", "codes", "storage"},
     "metrics": {"runtime", "codes", "index"},
     "features": {"runtime", "numerics", "storage", "encoders"},
-    "datasets": {"runtime", "storage", "features", "_version"},
     "web": {"runtime", "codes", "encoders", "storage", "storage.models", "features", "index", "metrics", "_version"},
 }
 MAY_IMPORT |= {
-    "bench": {*MAY_IMPORT, "__init__", "_version"} - {"storage.checkpoints", "web"},
-    "cli": {*MAY_IMPORT, "__init__", "_version", "bench"} - {"storage.checkpoints"},
+    "cli": {*MAY_IMPORT, "__init__", "_version"} - {"storage.checkpoints"},
     "__main__": {"cli"},
     "__init__": set(),
     "_version": set(),

@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # when it is run as a command
+sys.path += [str(folder) for folder in Path(__file__).resolve().parents[1:3]]  # when it is run as a command
 
 from fuzz_readers import READERS
 

@@ -91,13 +91,13 @@ def packed_idx_seeds():
 
 
 def read_idx_labels(path):
-    from hashgrove.datasets.idx import read_idx
+    from experiments.datasets.idx import read_idx
 
     read_idx(path, ndim=1)
 
 
 def read_idx_images(path):
-    from hashgrove.datasets.idx import read_idx
+    from experiments.datasets.idx import read_idx
 
     read_idx(path, ndim=3)
 
@@ -267,7 +267,7 @@ def read_classes(path):
 
 
 def read_pickle(path):
-    from hashgrove.datasets.batches import read_batch
+    from experiments.datasets.batches import read_batch
 
     read_batch(path, path.read_bytes())
 

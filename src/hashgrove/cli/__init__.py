@@ -26,8 +26,6 @@ COMMANDS = (
     "push",
     "pull",
     "serve",
-    "datasets",
-    "bench",
 )
 
 

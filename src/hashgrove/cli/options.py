@@ -8,7 +8,6 @@ __all__ = [
     "POSITIVE",
     "SEED",
     "csv_style",
-    "data_folder",
     "json_style",
     "query_model",
     "refuse",
@@ -24,9 +23,6 @@ csv_style = click.option("--csv", "style", flag_value="csv", default=None, help=
 threads = click.option("--threads", "n_jobs", type=POSITIVE, help="Number of threads; all cores if not given.")
 query_model = click.option(
     "--model", metavar="MODEL", help="Model that encodes QUERIES; without it QUERIES must be packed codes."
-)
-data_folder = click.option(
-    "--root", metavar="FOLDER", help="Folder of the data sets; $HASHGROVE_DATA or ~/.cache/hashgrove if not given."
 )
 
 
