@@ -30,7 +30,7 @@ timed("fit", lambda: hasher.fit(X, y))
 codes = timed("transform", lambda: hasher.transform(X))
 index = hg.FlatIndex(codes)
 timed("search", lambda: index.search(codes, 5))
-timed("evaluate", lambda: hg.evaluate(index, codes, y, y))
+timed("evaluate", lambda: hg.evaluate(index, codes, y_queries=y, y_database=y))
 print(json.dumps(seconds))
 """
 

@@ -55,7 +55,9 @@ def evaluation(n_queries: int, n: int, n_bits: int, *, peer_share: float) -> Con
     _ = index.columns
 
     def ours(rows: slice, ties: str, threads: int, _: None = None) -> Any:
-        return evaluate(index, codes[rows], y[rows], y[:n], k=K, ties=ties, knn=None, n_jobs=threads)
+        return evaluate(
+            index, codes[rows], y_queries=y[rows], y_database=y[:n], k=K, ties=ties, knn=None, n_jobs=threads
+        )
 
     everything = slice(n, None)
     entries = race(

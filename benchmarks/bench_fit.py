@@ -131,7 +131,7 @@ def fit(name: str, data: Data, n_bits: int, threads: int, **parameters: Any) -> 
     hasher = FastHash(n_bits, loss=LOSS, random_state=0, n_jobs=threads, **parameters)
     _, seconds = timed(lambda: hasher.fit(data.X, data.y))
     index = FlatIndex(hasher.transform(data.X))
-    report = evaluate(index, hasher.transform(data.X_query), data.y_query, data.y, knn=None)
+    report = evaluate(index, hasher.transform(data.X_query), y_queries=data.y_query, y_database=data.y, knn=None)
     inference, learning = (
         sum(getattr(record, f"seconds_{step}") for record in hasher.history_) for step in ("inference", "learning")
     )

@@ -105,9 +105,11 @@ def evaluation(n_queries: int, n: int) -> dict[str, float]:
     index = FlatIndex(codes)
     settings: dict[str, Any] = {"knn": None, "n_jobs": 1}
     for ties in ("expected", "id"):
-        evaluate(index, queries[:2], y_query[:2], y, ties=ties, **settings)
+        evaluate(index, queries[:2], y_queries=y_query[:2], y_database=y, ties=ties, **settings)
     found = {
-        f"ties: {ties}": best(lambda t=ties: evaluate(index, queries, y_query, y, ties=t, **settings))
+        f"ties: {ties}": best(
+            lambda t=ties: evaluate(index, queries, y_queries=y_query, y_database=y, ties=t, **settings)
+        )
         for ties in ("expected", "id")
     }
     some = min(500, n_queries)

@@ -71,14 +71,14 @@ def measure_codes(hasher: Hasher, task: Task) -> dict[str, Any]:
     """Bytes per item, MAP and precision of a hasher's codes."""
     hasher.fit(*task.train)
     codes, queries = hasher.transform(task.database[0]), hasher.transform(task.query[0])
-    report = evaluate(codes, queries, task.query[1], task.database[1], k=K, knn=None)
+    report = evaluate(codes, queries, y_queries=task.query[1], y_database=task.database[1], k=K, knn=None)
     return {"bytes": codes.shape[1], "map": report.map, "precision": report.precision_at_k}
 
 
 def measure_vectors(task: Task) -> dict[str, Any]:
     """Bytes per item, MAP and precision of the float32 vectors themselves."""
     (X, y), (queries, y_query) = task.database, task.query
-    report = evaluate_vectors(X, queries, y_query, y, metric="euclidean", k=K)
+    report = evaluate_vectors(X, queries, y_queries=y_query, y_database=y, metric="euclidean", k=K)
     return {"bytes": 4 * X.shape[1], "map": report.map, "precision": report.precision_at_k}
 
 

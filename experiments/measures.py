@@ -110,7 +110,14 @@ def _labelled_map(outcome: Outcome) -> float | None:
     words, y = outcome.codewords, outcome.data.y_database
     if outcome.data.has_tags or outcome.spec.unseen is not None or words is None:
         return None
-    return evaluate(words.of_labels(y), outcome.queries, outcome.data.y_query, y, weights=outcome.margins, knn=None).map
+    return evaluate(
+        words.of_labels(y),
+        outcome.queries,
+        y_queries=outcome.data.y_query,
+        y_database=y,
+        weights=outcome.margins,
+        knn=None,
+    ).map
 
 
 def _svm_error(outcome: Outcome) -> float | None:

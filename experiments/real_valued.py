@@ -56,7 +56,13 @@ def _rank(
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Rank the items for every query; return measures and curves."""
     report = evaluate_vectors(
-        items, data.X_query, data.y_query, data.y_database, metric=metric, k=K, exclude_self=exclude_self
+        items,
+        data.X_query,
+        y_queries=data.y_query,
+        y_database=data.y_database,
+        metric=metric,
+        k=K,
+        exclude_self=exclude_self,
     )
     n = len(report.precision)
     depths = np.array([depth for depth in DEPTHS if depth <= n])

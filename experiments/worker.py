@@ -102,7 +102,7 @@ def _outcome(spec: Spec, data: Dataset, fit: Fit, *, seed: int, n_jobs: int | No
     queries, query_seconds = fit.codes(data, data.query, spec.bits)
     margins = fit.margins(data, data.query, spec.bits)
     truth: dict[str, Any] = {
-        "y_query": data.y_query,
+        "y_queries": data.y_query,
         "y_database": data.y_database,
         "k": 100,
         "exclude_self": spec.database == "queries",

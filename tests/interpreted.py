@@ -150,7 +150,9 @@ def fit(y=Y, affinity=None, trees=(), **settings):
 
 
 def measure(y, n_queries=5, **settings):
-    report = evaluate(FlatIndex(CODES), CODES[:n_queries], y[:n_queries], y, k=7, knn=3, **settings)
+    report = evaluate(
+        FlatIndex(CODES), CODES[:n_queries], y_queries=y[:n_queries], y_database=y, k=7, knn=3, **settings
+    )
     return [report.map, report.pr_area, report.precision_curve]
 
 

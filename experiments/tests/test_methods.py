@@ -75,7 +75,7 @@ class TestVectors:
     def test_the_measures_are_those_of_cosine_similarity(self):
         data = split(DIGITS, Spec("digits", VECTORS, n_query=50), seed=0)
         found = measure_vectors(data)["measures"]
-        report = evaluate_vectors(data.X_database, data.X_query, data.y_query, data.y_database)
+        report = evaluate_vectors(data.X_database, data.X_query, y_queries=data.y_query, y_database=data.y_database)
         assert (found["map"], found["precision"]) == (report.map, report.precision_at_k)
         assert found["precision_at_10"] == report.precision[9]
 

@@ -27,6 +27,7 @@ from hashgrove.metrics import evaluate as evaluate
 from hashgrove.metrics import evaluate_bits as evaluate_bits
 from hashgrove.metrics import evaluate_vectors as evaluate_vectors
 from hashgrove.resume import load_hasher as load_hasher
+from hashgrove.runtime.parameters import ParameterError as ParameterError
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
 from hashgrove.storage.models import load as load
 from hashgrove.supervision import Affinity as Affinity

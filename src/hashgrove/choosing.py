@@ -167,7 +167,9 @@ def _try_all(
         small = clone(hasher).set_params(hash_function=_smaller(learner), verbose=0, callbacks=(), warm_start=False)
         small.fit(X[trained], known, sample_weight=weights)
         codes = small.transform(X[held_out])
-        report = evaluate(codes, codes, labels, labels, k=10, exclude_self=True, knn=None, **options)
+        report = evaluate(
+            codes, codes, y_queries=labels, y_database=labels, k=10, exclude_self=True, knn=None, **options
+        )
         trials.append(Trial(repr(learner), report.map))
         log.info("trial of %r: MAP %.4f in %.1f s", learner, report.map, time.perf_counter() - started)
     return trials

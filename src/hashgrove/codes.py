@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.parameters import Integer
+from hashgrove.runtime.parameters import Integer, ParameterError
 from hashgrove.runtime.simd import popcount
 from hashgrove.runtime.threads import chunks, run_tasks
 
@@ -58,15 +58,15 @@ def pack(bits: ArrayLike) -> NDArray[np.uint8]:
     """
     array = np.asarray(bits)
     if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(
-            "The 'bits' parameter must be a 2-D array with one row per code and at least one bit. "
-            f"Got shape {array.shape} instead."
+        raise ParameterError(
+            "bits", f"must be a 2-D array with one row per code and at least one bit. Got shape {array.shape} instead."
         )
     # Anything else would be packed as "not zero", which turns scores and -1/+1 bits into all ones.
     if array.dtype != np.bool_ and (array.dtype.kind not in "iu" or not np.isin(array, (0, 1)).all()):
-        raise ValueError(
-            "The 'bits' parameter must be boolean, or integers 0 and 1. "
-            f"Got {_describe_values(array)} instead; for scores or -1/+1 bits, pass 'bits > 0'."
+        raise ParameterError(
+            "bits",
+            "must be boolean, or integers 0 and 1. "
+            f"Got {_describe_values(array)} instead; for scores or -1/+1 bits, pass 'bits > 0'.",
         )
     packed = np.packbits(array.astype(np.bool_, copy=False), axis=1, bitorder="little")
     return np.ascontiguousarray(packed)  # numpy keeps the order of columns-first bits; users view codes as words
@@ -124,26 +124,22 @@ def check_codes(codes: ArrayLike, *, n_bytes: int | None = None, name: str = "co
     >>> check_codes(np.array([[1.0]]))
     Traceback (most recent call last):
     ...
-    ValueError: The 'codes' parameter must be packed codes of dtype uint8, as returned by transform or pack. Got float64 instead.
+    hashgrove.ParameterError: The 'codes' parameter must be packed codes of dtype uint8, as returned by transform or pack. Got float64 instead.
     """  # noqa: E501
     array: NDArray[Any] = np.asarray(codes)
     if array.dtype != np.uint8:
         hint = f" To pack bits, use hashgrove.pack({name})." if array.dtype == np.bool_ and array.ndim == 2 else ""
-        raise ValueError(
-            f"The '{name}' parameter must be packed codes of dtype uint8, as returned by transform or pack. "
-            f"Got {array.dtype} instead.{hint}"
+        raise ParameterError(
+            name,
+            f"must be packed codes of dtype uint8, as returned by transform or pack. Got {array.dtype} instead.{hint}",
         )
     if array.ndim != 2:
         hint = f" For one code, pass {name}[None, :]." if array.ndim == 1 else ""
-        raise ValueError(
-            f"The '{name}' parameter must be 2-D, one row of bytes per code. Got shape {array.shape} instead.{hint}"
-        )
+        raise ParameterError(name, f"must be 2-D, one row of bytes per code. Got shape {array.shape} instead.{hint}")
     if n_bytes is not None and array.shape[1] != n_bytes:
-        raise ValueError(f"The '{name}' parameter must have {n_bytes} bytes per code. Got {array.shape[1]} instead.")
+        raise ParameterError(name, f"must have {n_bytes} bytes per code. Got {array.shape[1]} instead.")
     if not 1 <= array.shape[1] <= MAX_BYTES:
-        raise ValueError(
-            f"The '{name}' parameter must have 1 to {MAX_BYTES} bytes per code. Got {array.shape[1]} instead."
-        )
+        raise ParameterError(name, f"must have 1 to {MAX_BYTES} bytes per code. Got {array.shape[1]} instead.")
     return np.ascontiguousarray(array)
 
 

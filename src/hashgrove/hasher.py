@@ -172,7 +172,9 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         truth = Target(y).read(codes, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
         codes, (labels, settings) = codes[truth.known], truth.subset(truth.known).truth()
         n_jobs = getattr(self, "n_jobs", None)
-        return evaluate(codes, codes, labels, labels, exclude_self=True, knn=None, n_jobs=n_jobs, **settings).map
+        return evaluate(
+            codes, codes, y_queries=labels, y_database=labels, exclude_self=True, knn=None, n_jobs=n_jobs, **settings
+        ).map
 
     @property
     def digest(self) -> str:

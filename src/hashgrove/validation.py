@@ -164,13 +164,13 @@ def validate(hasher: Hasher, X_train: Any, X: Any, y: Any, *, unlabelled: Any = 
     options |= {"k": K, "exclude_self": True, "n_jobs": getattr(hasher, "n_jobs", None)}
 
     def of_codes(name: str, codes: NDArray[np.uint8]) -> Measured:
-        report = evaluate(codes, codes, labels, labels, knn=None, **options)
+        report = evaluate(codes, codes, y_queries=labels, y_database=labels, knn=None, **options)
         return Measured(name, codes.shape[1], report.map, report.precision_at_k, count_distinct(codes))
 
     n_bits = hasher.encoder_.n_bits
     rival = ITQ(n_bits, random_state=seed) if n_bits <= X.shape[1] else LSH(n_bits, random_state=seed)
     name = f"{type(rival).__name__}, {n_bits} bits, no labels"
-    vectors = evaluate_vectors(X, X, labels, labels, **options)
+    vectors = evaluate_vectors(X, X, y_queries=labels, y_database=labels, **options)
     found = Validation(
         rows=(
             of_codes(CODES, hasher.transform(rows)),

@@ -19,7 +19,7 @@ def scaled(file, name):
 
 def measure(hasher, X_database, X_query, y_database, y_query):
     index = FlatIndex(hasher.transform(X_database))
-    return evaluate(index, hasher.transform(X_query), y_query, y_database, k=100)
+    return evaluate(index, hasher.transform(X_query), y_queries=y_query, y_database=y_database, k=100)
 
 
 @pytest.fixture(scope="module")

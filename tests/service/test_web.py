@@ -165,7 +165,7 @@ def test_the_report_is_that_of_evaluate(client, digits, index):
     while (answer := client.get("/report").json())["status"] == "running":
         time.sleep(0.05)
     labels = [name.split("/")[0] for name in index.ids]
-    expected = evaluate(index.codes, index.codes, labels, labels, exclude_self=True)
+    expected = evaluate(index.codes, index.codes, y_queries=labels, y_database=labels, exclude_self=True)
     report = answer["report"]
     assert report["map"] == pytest.approx(expected.map, abs=1e-4)
     assert [entry["map"] for entry in report["per_class"]] == pytest.approx(expected.class_map.tolist(), abs=1e-4)

@@ -125,7 +125,7 @@ class TestChain:
     @pytest.mark.parametrize("ties", ["expected", "id"])
     def test_evaluate_is_the_report_of_the_library(self, here, small, capsys, ties):
         database, queries, y_database, y_query = small
-        report = evaluate(FlatIndex(database), queries, y_query, y_database, k=20, ties=ties)
+        report = evaluate(FlatIndex(database), queries, y_queries=y_query, y_database=y_database, k=20, ties=ties)
         common = ("evaluate", "small.npy", "queries.npy", "--model", "small.hashgrove", "-k", "20", "--ties", ties)
         labels = ("--labels", "yd.npy", "yq.npy")
         assert json.loads(call(capsys, *common, *labels, "--json")[1]) == report.to_dict()
@@ -218,7 +218,10 @@ class TestInputs:
         np.save("tagged.npy", codes)
         arguments = ("tagged.npy", "X.npy", "--model", "other.hashgrove", "--labels", "tags.npy", "tags.npy")
         out = call(capsys, "evaluate", *arguments, "--min-shared", "3", "--json")[1]
-        assert json.loads(out)["map"] == evaluate(FlatIndex(codes), codes, tags, tags, min_shared=3).map
+        assert (
+            json.loads(out)["map"]
+            == evaluate(FlatIndex(codes), codes, y_queries=tags, y_database=tags, min_shared=3).map
+        )
 
     def test_other_learner_and_solver(self, here, capsys):
         status, _, err = call(

@@ -120,9 +120,9 @@ class TestSearch:
         hasher = small(12, hash_function=hash_function, generic_bits=0).fit(X, Y)
         codes, queries = hasher.transform(X), hasher.transform(X_NEW)
         words, margins = hasher.codewords(Y), np.abs(hasher.decision_function(X_NEW))
-        symmetric = evaluate(codes, queries, Y_NEW, Y, knn=None).map
-        by_words = evaluate(words, queries, Y_NEW, Y, knn=None).map
-        asymmetric = evaluate(words, queries, Y_NEW, Y, knn=None, weights=margins).map
+        symmetric = evaluate(codes, queries, y_queries=Y_NEW, y_database=Y, knn=None).map
+        by_words = evaluate(words, queries, y_queries=Y_NEW, y_database=Y, knn=None).map
+        asymmetric = evaluate(words, queries, y_queries=Y_NEW, y_database=Y, knn=None, weights=margins).map
         assert by_words > symmetric
         assert asymmetric > symmetric + 0.02
         assert asymmetric > by_words
@@ -133,6 +133,8 @@ class TestSearch:
         hasher = small(16, generic_bits=0).fit(rows, tags)
         codes, queries = hasher.transform(rows), hasher.transform(new)
         margins = np.abs(hasher.decision_function(new))
-        symmetric = evaluate(codes, queries, tags_new, tags, knn=None).map
-        inferred = evaluate(hasher.inferred_codes_, queries, tags_new, tags, knn=None, weights=margins).map
+        symmetric = evaluate(codes, queries, y_queries=tags_new, y_database=tags, knn=None).map
+        inferred = evaluate(
+            hasher.inferred_codes_, queries, y_queries=tags_new, y_database=tags, knn=None, weights=margins
+        ).map
         assert inferred > symmetric

@@ -39,7 +39,9 @@ def small(n_bits=8, **parameters):
 
 def retrieval_map(hasher, digits):
     X_train, y_train, X_query, y_query = digits
-    return evaluate(FlatIndex(hasher.transform(X_train)), hasher.transform(X_query), y_query, y_train).map
+    return evaluate(
+        FlatIndex(hasher.transform(X_train)), hasher.transform(X_query), y_queries=y_query, y_database=y_train
+    ).map
 
 
 @pytest.mark.filterwarnings("ignore:.* bits are the same for all points")  # the checks fit on noise

@@ -91,7 +91,7 @@ class TestSupervision:
         }[kind]
         encoder = learn_generic_bits(rows, supervision, n_bits=3, rng=np.random.default_rng(0))
         codes, plain = encoder.encode(rows), ITQ(3, random_state=0).fit(rows).transform(rows)
-        ours, itq = (evaluate(c, c, y, y, exclude_self=True, knn=None).map for c in (codes, plain))
+        ours, itq = (evaluate(c, c, y_queries=y, y_database=y, exclude_self=True, knn=None).map for c in (codes, plain))
         assert ours > itq + 0.2
 
 
@@ -133,7 +133,7 @@ class TestSizes:
         encoder = learn_generic_bits(rows, ClassLabels(y), n_bits=8, rng=np.random.default_rng(0))
         assert encoder.weights.shape == (8, 300)
         codes = encoder.encode(rows)
-        assert evaluate(codes, codes, y, y, exclude_self=True, knn=None).map > 0.6
+        assert evaluate(codes, codes, y_queries=y, y_database=y, exclude_self=True, knn=None).map > 0.6
         assert np.linalg.matrix_rank(encoder.weights) == 8
 
     def test_more_features_than_the_limit_itself(self):

@@ -78,7 +78,7 @@ def test_report_of_classes_agrees_with_the_definitions(n, n_bits, k, knn, ties, 
     relevant = y_query[:, None] == y_database
     ranked = relevant & ~np.eye(n_queries, n, dtype=bool) if exclude_self else relevant
     options = {"ties": ties, "exclude_self": exclude_self}
-    report = evaluate(FlatIndex(database), queries, y_query, y_database, k=k, knn=knn, **options)
+    report = evaluate(FlatIndex(database), queries, y_queries=y_query, y_database=y_database, k=k, knn=knn, **options)
     length = n - exclude_self
     truth = naive_report(
         queries,
@@ -119,8 +119,8 @@ def test_report_of_tags_agrees_with_the_definitions(n, n_tags, min_shared, form,
     report = evaluate(
         FlatIndex(database),
         queries,
-        convert(y_query),
-        convert(y_database),
+        y_queries=convert(y_query),
+        y_database=convert(y_database),
         k=2,
         min_shared=min_shared,
         ties=ties,
@@ -148,7 +148,7 @@ def test_measures_of_the_first_items_agree_with_the_definitions(n, n_bits, depth
     y_query[0] = y_database[-1]
     relevant = y_query[:, None] == y_database
     report = evaluate(
-        database, queries, y_query, y_database,
+        database, queries, y_queries=y_query, y_database=y_database,
         k=3, ties=ties, exclude_self=exclude_self, depth=depth, normalise=normalise,
     )  # fmt: skip
     averages, precisions, curves = [], [], []
@@ -187,16 +187,16 @@ def test_a_large_group_of_ties_that_is_cut_has_the_mean_of_random_orders(normali
 
 def test_protocols_are_names_of_a_depth_and_a_divisor():
     codes, y = clustered(300)
-    named = evaluate(codes, codes, y, y, protocol="fasthash-paper")
-    spelled = evaluate(codes, codes, y, y, depth=10_000, normalise="retrieved")
+    named = evaluate(codes, codes, y_queries=y, y_database=y, protocol="fasthash-paper")
+    spelled = evaluate(codes, codes, y_queries=y, y_database=y, depth=10_000, normalise="retrieved")
     assert named.protocol == spelled.protocol == named.to_dict()["protocol"] == "fasthash-paper"
     assert named.map == spelled.map
     assert "first 10,000 items" in str(named)
     assert "fasthash-paper" in str(named)
-    full = evaluate(codes, codes, y, y)
+    full = evaluate(codes, codes, y_queries=y, y_database=y)
     assert full.protocol == "full-ranking"
     assert named.map == pytest.approx(full.map), "all items are among the first 10,000"
-    assert evaluate(codes, codes, y, y, depth=7).protocol is None
+    assert evaluate(codes, codes, y_queries=y, y_database=y, depth=7).protocol is None
 
 
 def clustered(n, n_bits=16, seed=0):
@@ -213,7 +213,7 @@ def test_ties_by_id_in_many_items_agree_with_a_stable_sort(exclude_self):
     codes, y = clustered(TILE + 300)
     n_queries = len(codes) if exclude_self else 70
     index, queries = FlatIndex(codes), codes[:n_queries]
-    report = evaluate(index, queries, y[:n_queries], y, ties="id", exclude_self=exclude_self, k=30)
+    report = evaluate(index, queries, y_queries=y[:n_queries], y_database=y, ties="id", exclude_self=exclude_self, k=30)
     order = np.argsort(hamming(queries, codes), axis=1, kind="stable")
     if exclude_self:
         order = order[order != np.arange(n_queries)[:, None]].reshape(n_queries, -1)
@@ -228,7 +228,7 @@ def test_ties_by_id_in_many_items_agree_with_a_stable_sort(exclude_self):
 
 def test_expected_ties_in_many_items_agree_with_the_sum_over_places():
     codes, y = clustered(TILE + 300)
-    report = evaluate(FlatIndex(codes), codes[:40], y[:40], y)
+    report = evaluate(FlatIndex(codes), codes[:40], y_queries=y[:40], y_database=y)
     truth = [
         naive.expected_average_precision(row.tolist(), (y == y[q]).tolist())
         for q, row in enumerate(hamming(codes[:40], codes))
@@ -239,22 +239,30 @@ def test_expected_ties_in_many_items_agree_with_the_sum_over_places():
 def test_expected_ties_do_not_depend_on_the_order_of_the_database():
     codes, y = clustered(500, n_bits=6)
     order = np.argsort(y, kind="stable")
-    reports = [evaluate(FlatIndex(codes[o]), codes[:9], y[:9], y[o], knn=None) for o in (order, order[::-1])]
+    reports = [
+        evaluate(FlatIndex(codes[o]), codes[:9], y_queries=y[:9], y_database=y[o], knn=None)
+        for o in (order, order[::-1])
+    ]
     assert reports[0].to_dict() == reports[1].to_dict()
-    by_id = [evaluate(FlatIndex(codes[o]), codes[:9], y[:9], y[o], ties="id").map for o in (order, order[::-1])]
+    by_id = [
+        evaluate(FlatIndex(codes[o]), codes[:9], y_queries=y[:9], y_database=y[o], ties="id").map
+        for o in (order, order[::-1])
+    ]
     assert abs(by_id[0] - by_id[1]) > 0.01
 
 
 @pytest.mark.parametrize("ties", ["expected", "id"])
 def test_threads_do_not_change_the_report(ties):
     codes, y = clustered(600)
-    one = evaluate(FlatIndex(codes), codes, y, y, ties=ties, exclude_self=True, n_jobs=1)
-    two = evaluate(FlatIndex(codes), codes, y, y, ties=ties, exclude_self=True, n_jobs=2)
+    one = evaluate(FlatIndex(codes), codes, y_queries=y, y_database=y, ties=ties, exclude_self=True, n_jobs=1)
+    two = evaluate(FlatIndex(codes), codes, y_queries=y, y_database=y, ties=ties, exclude_self=True, n_jobs=2)
     assert one.to_dict() == two.to_dict()
 
 
 def test_equal_codes_give_the_share_of_relevant_items():
-    report = evaluate(FlatIndex(np.zeros((40, 2), np.uint8)), np.zeros((1, 2), np.uint8), [0], [0, 1] * 20, k=7)
+    report = evaluate(
+        FlatIndex(np.zeros((40, 2), np.uint8)), np.zeros((1, 2), np.uint8), y_queries=[0], y_database=[0, 1] * 20, k=7
+    )
     assert report.precision_at_k == pytest.approx(0.5)
     assert report.radii.tolist() == [0]
     assert (report.recall.tolist(), report.precision.tolist(), report.pr_area) == ([1.0], [0.5], 0.5)
@@ -269,25 +277,25 @@ def test_labels_of_any_type_give_the_same_report():
     codes, y = clustered(60)
     names = np.array(["ant", "bee", "cat", "a longer name"])
     index = FlatIndex(codes)
-    truth = evaluate(index, codes[:5], y[:5], y).to_dict()
+    truth = evaluate(index, codes[:5], y_queries=y[:5], y_database=y).to_dict()
     forms = [names[y], names.astype(object)[y], y.astype(np.float32), [int(label) for label in y]]
     for labels in forms:
-        found = evaluate(index, codes[:5], labels[:5], labels).to_dict()
+        found = evaluate(index, codes[:5], y_queries=labels[:5], y_database=labels).to_dict()
         # classes are listed in the order of their labels
         assert sorted(found.pop("class_map")) == sorted(truth["class_map"])
         assert found.pop("macro_map") == pytest.approx(truth["macro_map"])
         assert set(found.pop("classes")) == {np.asarray(labels).tolist()[i] for i in range(5)}
         assert found == {name: truth[name] for name in found}
     one_hot = np.eye(4, dtype=int)[y]
-    tags = evaluate(index, codes[:5], one_hot[:5], sparse.csr_array(one_hot), min_shared=1)
+    tags = evaluate(index, codes[:5], y_queries=one_hot[:5], y_database=sparse.csr_array(one_hot), min_shared=1)
     assert (tags.map, tags.pr_area, tags.knn_error) == (truth["map"], truth["pr_area"], None)
 
 
 def test_queries_without_relevant_items_are_left_out_of_every_measure():
     codes, y = clustered(50)
     index = FlatIndex(codes)
-    alone = evaluate(index, codes[:5], y[:5], y).to_dict()
-    both = evaluate(index, codes[:7], [*y[:5], 98, 99], y).to_dict()
+    alone = evaluate(index, codes[:5], y_queries=y[:5], y_database=y).to_dict()
+    both = evaluate(index, codes[:7], y_queries=[*y[:5], 98, 99], y_database=y).to_dict()
     assert (both.pop("n_queries"), both.pop("n_without_relevant")) == (7, 2)
     assert (alone.pop("n_queries"), alone.pop("n_without_relevant")) == (5, 0)
     assert both == alone
@@ -297,8 +305,11 @@ def test_labels_follow_ascending_ids():
     codes, y = clustered(50)
     ids = np.random.default_rng(1).permutation(1000)[:50]
     order = np.argsort(ids)
-    by_id = evaluate(FlatIndex(codes, ids=ids), codes[:5], y[:5], y[order], ties="id")
-    assert by_id.to_dict() == evaluate(FlatIndex(codes[order]), codes[:5], y[:5], y[order], ties="id").to_dict()
+    by_id = evaluate(FlatIndex(codes, ids=ids), codes[:5], y_queries=y[:5], y_database=y[order], ties="id")
+    assert (
+        by_id.to_dict()
+        == evaluate(FlatIndex(codes[order]), codes[:5], y_queries=y[:5], y_database=y[order], ties="id").to_dict()
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"ties": "id"}, {"knn": None}, {"exclude_self": True}, {"weights": 1.0}])
@@ -307,29 +318,29 @@ def test_packed_codes_give_the_report_of_their_index(options):
     n_queries = 80 if options.get("exclude_self") else 5
     if "weights" in options:
         options = {"weights": np.random.default_rng(0).random((n_queries, 16))}
-    arguments = codes[:n_queries], y[:n_queries], y
-    from_codes, from_index = (evaluate(database, *arguments, **options) for database in (codes, FlatIndex(codes)))
+    options = {"y_queries": y[:n_queries], "y_database": y} | options
+    from_codes, from_index = (evaluate(c, codes[:n_queries], **options) for c in (codes, FlatIndex(codes)))
     assert from_codes.to_dict() == from_index.to_dict()
 
 
 def test_a_query_does_not_vote_for_itself():
     codes = np.array([[0], [1], [3]], np.uint8)
-    report = evaluate(FlatIndex(codes), codes, [0, 1, 0], [0, 1, 0], exclude_self=True, knn=2)
+    report = evaluate(FlatIndex(codes), codes, y_queries=[0, 1, 0], y_database=[0, 1, 0], exclude_self=True, knn=2)
     # Neighbours of the first and the last are of class 1, then 0: one vote each, and class 1 is nearer.
     assert (report.knn_error, report.n_without_relevant) == (1.0, 1)
 
 
 def test_depths_of_the_precision_curve():
     codes, y = clustered(130)
-    assert evaluate(FlatIndex(codes), codes[:3], y[:3], y, k=30).precision_depths.tolist() == [
+    assert evaluate(FlatIndex(codes), codes[:3], y_queries=y[:3], y_database=y, k=30).precision_depths.tolist() == [
         1, 2, 5, 10, 20, 30, 50, 100, 130,
     ]  # fmt: skip
-    assert evaluate(FlatIndex(codes), codes[:3], y[:3], y, k=1000).k == 130
+    assert evaluate(FlatIndex(codes), codes[:3], y_queries=y[:3], y_database=y, k=1000).k == 130
 
 
 def test_report_is_json_and_reads_well():
     codes, y = clustered(50)
-    report = evaluate(FlatIndex(codes), codes, [99, *y[1:]], y, exclude_self=True, k=10, knn=5)
+    report = evaluate(FlatIndex(codes), codes, y_queries=[99, *y[1:]], y_database=y, exclude_self=True, k=10, knn=5)
     assert isinstance(report, Report)
     values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert values["map"] == report.map
@@ -349,11 +360,11 @@ def test_measures_per_class_and_ties_agree_with_the_definitions(n, k, exclude_se
     rng = np.random.default_rng(seed)
     database, y = random_codes(n, 4, seed), rng.integers(0, 3, n)
     y[0] = y[1]
-    report = evaluate(database, database, y, y, k=k, exclude_self=exclude_self)
+    report = evaluate(database, database, y_queries=y, y_database=y, k=k, exclude_self=exclude_self)
     maps, tied = {}, []
     for q, (distances, marks, _) in enumerate(rankings(database, database, y[:, None] == y, exclude_self)):
         if any(marks):
-            single = evaluate(database, database[[q]], y[[q]], y) if not exclude_self else None
+            single = evaluate(database, database[[q]], y_queries=y[[q]], y_database=y) if not exclude_self else None
             maps.setdefault(int(y[q]), []).append(single.map if single else None)
             tied.append(distances.count(sorted(distances)[min(k, len(distances)) - 1]))
     assert report.classes.tolist() == sorted(maps)
@@ -367,7 +378,7 @@ def test_measures_per_class_and_ties_agree_with_the_definitions(n, k, exclude_se
 
 
 def test_tags_have_no_measures_per_class():
-    report = evaluate(CODES, CODES, TAGS, TAGS)
+    report = evaluate(CODES, CODES, y_queries=TAGS, y_database=TAGS)
     assert (report.classes, report.class_map, report.macro_map) == (None, None, None)
     assert json.loads(json.dumps(report.to_dict()))["macro_map"] is None
     assert "macro" not in str(report)
@@ -384,13 +395,13 @@ def test_distinct_codes_are_counted(n_bytes):
 
 def test_a_collapsed_database_is_warned_about():
     codes = np.repeat(np.arange(2, dtype=np.uint8), 300)[:, None]
-    report = evaluate(codes, codes[:1], [0], np.arange(600) % 2, k=10)
+    report = evaluate(codes, codes[:1], y_queries=[0], y_database=np.arange(600) % 2, k=10)
     assert (report.n_distinct, report.tied_at_k) == (2, 300.0)
     assert "2 distinct codes; 300.0 items tie at rank 10 with the item there, on average" in str(report)
     assert "warning: the codes have collapsed: 600 items share 2 codes" in str(report)
     assert describe_codes(codes)[0] == "2 distinct codes among 600 items"
     codes = np.arange(200, dtype=np.uint8)[:, None]
-    report = evaluate(codes, codes[:1], [0], np.arange(200) % 2)
+    report = evaluate(codes, codes[:1], y_queries=[0], y_database=np.arange(200) % 2)
     assert report.warning is None
     assert "warning" not in str(report)
 
@@ -401,16 +412,18 @@ def test_labels_by_id(ids):
     codes, y = clustered(40)
     ids, more = list(ids), "none" if isinstance(ids, list) else 7
     order = np.argsort(ids)
-    truth = evaluate(codes[order], codes[:5], y[:5], y[order]).to_dict()
+    truth = evaluate(codes[order], codes[:5], y_queries=y[:5], y_database=y[order]).to_dict()
     index = Named(codes[order], sorted(ids))
     by_id = {more: 99} | {item: int(label) for item, label in zip(ids, y, strict=True)}
-    assert evaluate(index, codes[:5], y[:5], by_id, knn=None).map == truth["map"]
+    assert evaluate(index, codes[:5], y_queries=y[:5], y_database=by_id, knn=None).map == truth["map"]
     arrays = np.array([more, *ids]), np.array([99, *y])
-    assert evaluate(index, codes[:5], y[:5], arrays[1], ids=arrays[0], knn=None).map == truth["map"]
+    assert (
+        evaluate(index, codes[:5], y_queries=y[:5], y_database=arrays[1], ids=arrays[0], knn=None).map == truth["map"]
+    )
     tags = np.eye(4, dtype=int)[y] + np.eye(4, dtype=int)[3 - y]
-    by_rows = evaluate(codes[order], codes[:5], tags[:5], tags[order])
+    by_rows = evaluate(codes[order], codes[:5], y_queries=tags[:5], y_database=tags[order])
     for form in (tags, sparse.csr_array(tags)):
-        assert evaluate(index, codes[:5], tags[:5], form, ids=ids).map == by_rows.map
+        assert evaluate(index, codes[:5], y_queries=tags[:5], y_database=form, ids=ids).map == by_rows.map
 
 
 class Named(FlatIndex):
@@ -427,7 +440,10 @@ class Named(FlatIndex):
 
 def test_labels_by_id_of_packed_codes_are_labels_by_row():
     codes, y = clustered(30)
-    assert evaluate(codes, codes[:3], y[:3], dict(enumerate(y))).map == evaluate(codes, codes[:3], y[:3], y).map
+    assert (
+        evaluate(codes, codes[:3], y_queries=y[:3], y_database=dict(enumerate(y))).map
+        == evaluate(codes, codes[:3], y_queries=y[:3], y_database=y).map
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,7 +457,7 @@ def test_labels_by_id_of_packed_codes_are_labels_by_row():
 )
 def test_wrong_labels_by_id_are_named(y_database, ids, message):
     with pytest.raises(ValueError, match=message):
-        evaluate(CODES, CODES, [0, 1, 0, 1], y_database, ids=ids)
+        evaluate(CODES, CODES, y_queries=[0, 1, 0, 1], y_database=y_database, ids=ids)
 
 
 CODES = np.arange(4, dtype=np.uint8)[:, None]
@@ -459,37 +475,40 @@ TAGS = np.ones((4, 3), int)
             {"queries": np.zeros((4, 2), np.uint8)},
             "'queries' parameter must have 1 bytes per code. Got 2 instead",
         ),
-        ({"queries": CODES[:0], "y_query": []}, "'queries' parameter must have at least one code"),
+        ({"queries": CODES[:0], "y_queries": []}, "'queries' parameter must have at least one code"),
         (
             {"database": FlatIndex(), "y_database": []},
             "'database' parameter must have at least 1 codes. Got 0 instead",
         ),
         (
-            {"y_query": [0, 1, 2]},
-            "'y_query' parameter must have 4 rows, one for each of the query codes. Got 3",
+            {"y_queries": [0, 1, 2]},
+            "'y_queries' parameter must have 4 rows, one for each of the query codes. Got 3",
         ),
         ({"y_database": [0] * 5}, "'y_database' parameter must have 4 rows, .* codes in the database. Got 5"),
-        ({"y_query": ["a", "b", "c", "d"]}, "labels of one type. Got <U1 and int64 instead"),
-        ({"y_query": [0, 1, 2, np.nan]}, "'y_query' parameter must have a label in every row"),
+        ({"y_queries": ["a", "b", "c", "d"]}, "labels of the same type as 'y_queries'. Got <U1 and int64 instead"),
+        ({"y_queries": [0, 1, 2, np.nan]}, "'y_queries' parameter must have a label in every row"),
         ({"y_database": np.array(["a", None, "b", "c"])}, "'y_database' .* Got missing values instead"),
-        ({"y_database": np.array(["a", 1, "b", "c"], object)}, "labels of one type that can be sorted"),
-        ({"y_query": TAGS}, r"both be 1-D labels or both be 2-D tags. Got shapes \(4, 3\) and \(4,\)"),
-        ({"y_query": TAGS, "y_database": TAGS[:, :2]}, "same columns, one per tag. Got 3 and 2 columns"),
         (
-            {"y_query": TAGS[:, :1], "y_database": TAGS[:, :1]},
+            {"y_database": np.array(["a", 1, "b", "c"], object)},
+            "labels that can be sorted together with those of 'y_queries'",
+        ),
+        ({"y_queries": TAGS}, r"1-D labels or 2-D tags, whichever 'y_queries' is. Got shapes \(4, 3\) and \(4,\)"),
+        ({"y_queries": TAGS, "y_database": TAGS[:, :2]}, "3 columns, one per tag, as 'y_queries'. Got 2"),
+        (
+            {"y_queries": TAGS[:, :1], "y_database": TAGS[:, :1]},
             "min_shared=2 .* for class labels, pass a 1-D array",
         ),
         (
-            {"y_query": 2 * TAGS, "y_database": TAGS},
-            "'y_query' parameter must be a tag matrix of 0 and 1. Got 2",
+            {"y_queries": 2 * TAGS, "y_database": TAGS},
+            "'y_queries' parameter must be a tag matrix of 0 and 1. Got 2",
         ),
         (
-            {"y_query": TAGS, "y_database": sparse.csr_array(-TAGS)},
+            {"y_queries": TAGS, "y_database": sparse.csr_array(-TAGS)},
             "'y_database' .* tag matrix of 0 and 1. Got -1",
         ),
-        ({"y_query": TAGS[None]}, r"1-D labels or a 2-D tag matrix. Got shape \(1, 4, 3\)"),
-        ({"y_query": [[1, 2], [1], [2], [3]]}, "'y_query' parameter must be an array of labels or tags"),
-        ({"y_query": [7, 8, 9, 10]}, "give at least one query a relevant item .* Got 4 queries without any"),
+        ({"y_queries": TAGS[None]}, r"1-D labels or a 2-D tag matrix. Got shape \(1, 4, 3\)"),
+        ({"y_queries": [[1, 2], [1], [2], [3]]}, "'y_queries' parameter must be an array of labels or tags"),
+        ({"y_queries": [7, 8, 9, 10]}, "give at least one query a relevant item .* Got 4 queries without any"),
         ({"ties": "random"}, r"'ties' parameter must be one of \['expected', 'id'\]. Got 'random'"),
         ({"k": 0}, "'k' parameter must be an integer of at least 1. Got 0"),
         ({"knn": 2.5}, "'knn' parameter must be an integer of at least 1 or None. Got 2.5"),
@@ -503,7 +522,7 @@ TAGS = np.ones((4, 3), int)
         ({"database": CODES.astype(int)}, "'database' parameter must be packed codes of dtype uint8.* Got int64"),
         ({"database": CODES[:0], "y_database": []}, "'database' parameter must have at least 1 codes. Got 0"),
         (
-            {"queries": CODES[:2], "y_query": [0, 1], "exclude_self": True},
+            {"queries": CODES[:2], "y_queries": [0, 1], "exclude_self": True},
             "exclude_self=True. Got 2 queries and 4",
         ),
     ],
@@ -512,7 +531,7 @@ def test_wrong_arguments_are_named(change, message):
     arguments = {
         "database": FlatIndex(CODES),
         "queries": CODES,
-        "y_query": [0, 1, 0, 1],
+        "y_queries": [0, 1, 0, 1],
         "y_database": [0, 1, 0, 1],
     }
     evaluate(**arguments)

@@ -154,7 +154,7 @@ def test_labels_help_on_real_images(shared_data):
 
     def measure(hasher):
         index = FlatIndex(hasher.transform(gist[train]))
-        return evaluate(index, hasher.transform(gist[query]), y[query], y[train]).map
+        return evaluate(index, hasher.transform(gist[query]), y_queries=y[query], y_database=y[train]).map
 
     itq = measure(ITQ(24, random_state=0).fit(gist[train]))
     scores = {name: measure(make(24, random_state=0).fit(gist[train], y[train])) for name, make in QUICK.items()}

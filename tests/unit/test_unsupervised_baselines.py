@@ -33,7 +33,7 @@ def mean_map(make, n_bits, n_seeds=3, **parameters):
     for seed in range(n_seeds if make.seeded else 1):
         hasher = make(n_bits, random_state=seed, **parameters).fit(X[TRAIN], Y[TRAIN])
         index = FlatIndex(hasher.transform(X[TRAIN]))
-        found.append(evaluate(index, hasher.transform(X[TEST]), Y[TEST], Y[TRAIN], knn=None).map)
+        found.append(evaluate(index, hasher.transform(X[TEST]), y_queries=Y[TEST], y_database=Y[TRAIN], knn=None).map)
     return np.mean(found)
 
 
@@ -418,6 +418,8 @@ def test_every_method_learns_from_gist(shared_data):
     for name, make in {**methods, "sths": STHs}.items():
         hasher = make(32, random_state=0).fit(rows[:2000], labels[:2000])
         index = FlatIndex(hasher.transform(rows[:2000]))
-        found[name] = evaluate(index, hasher.transform(rows[2000:]), labels[2000:], labels[:2000], knn=None).map
+        found[name] = evaluate(
+            index, hasher.transform(rows[2000:]), y_queries=labels[2000:], y_database=labels[:2000], knn=None
+        ).map
     assert min(found.values()) > 0.115, found
     assert found["itq"] > found["lsh"] + 0.01, found

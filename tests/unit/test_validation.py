@@ -44,14 +44,14 @@ class TestForms:
         codes, vectors, itq = hasher.validation_.rows
         mine = hasher.transform(X_NEW)
         options = {"k": 10, "exclude_self": True}
-        report = evaluate(mine, mine, Y_NEW, Y_NEW, knn=None, **options)
+        report = evaluate(mine, mine, y_queries=Y_NEW, y_database=Y_NEW, knn=None, **options)
         assert (codes.map, codes.precision_at_10) == (report.map, report.precision_at_k)
         assert codes.map == pytest.approx(hasher.score(X_NEW, Y_NEW))
         assert codes.distinct == count_distinct(mine)
-        exact = evaluate_vectors(X_NEW, X_NEW, Y_NEW, Y_NEW, **options)
+        exact = evaluate_vectors(X_NEW, X_NEW, y_queries=Y_NEW, y_database=Y_NEW, **options)
         assert (vectors.map, vectors.precision_at_10) == (exact.map, exact.precision_at_k)
         rival = ITQ(12, random_state=hasher._seed()).fit(X).transform(X_NEW)
-        assert itq.map == evaluate(rival, rival, Y_NEW, Y_NEW, knn=None, **options).map
+        assert itq.map == evaluate(rival, rival, y_queries=Y_NEW, y_database=Y_NEW, knn=None, **options).map
 
     @pytest.mark.parametrize("form", [list, np.array, pd.Series, lambda y: [f"class {label:02}" for label in y]])
     def test_labels_in_every_form_give_the_same_figures(self, form):

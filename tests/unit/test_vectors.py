@@ -23,7 +23,7 @@ class TestVectors:
     @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
     @pytest.mark.parametrize("k", [1, 7, 1000])
     def test_measures_are_those_of_a_naive_ranking(self, metric, k):
-        found = evaluate_vectors(DATABASE, QUERIES, Y_QUERY, Y_DATABASE, metric=metric, k=k)
+        found = evaluate_vectors(DATABASE, QUERIES, y_queries=Y_QUERY, y_database=Y_DATABASE, metric=metric, k=k)
         expected = naive.vector_measures(
             DATABASE, QUERIES, Y_QUERY, Y_DATABASE, metric=metric, k=k, relevant=same_class
         )
@@ -32,7 +32,9 @@ class TestVectors:
 
     @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
     def test_a_query_is_left_out_of_its_own_ranking(self, metric):
-        found = evaluate_vectors(DATABASE, DATABASE, Y_DATABASE, Y_DATABASE, metric=metric, k=5, exclude_self=True)
+        found = evaluate_vectors(
+            DATABASE, DATABASE, y_queries=Y_DATABASE, y_database=Y_DATABASE, metric=metric, k=5, exclude_self=True
+        )
         expected = naive.vector_measures(
             DATABASE, DATABASE, Y_DATABASE, Y_DATABASE, metric=metric, k=5, relevant=same_class, exclude_self=True
         )
@@ -43,7 +45,9 @@ class TestVectors:
     @pytest.mark.parametrize("min_shared", [1, 2, 3])
     def test_tags(self, form, min_shared):
         rows, tags = blob_tags(40, 4)
-        found = evaluate_vectors(rows, rows, form(tags), form(tags), min_shared=min_shared, k=5, exclude_self=True)
+        found = evaluate_vectors(
+            rows, rows, y_queries=form(tags), y_database=form(tags), min_shared=min_shared, k=5, exclude_self=True
+        )
         expected = naive.vector_measures(
             rows, rows, tags, tags,
             metric="cosine", k=5, relevant=lambda a, b: a @ b >= min_shared, exclude_self=True,
@@ -52,12 +56,12 @@ class TestVectors:
 
     def test_labels_that_are_strings_and_lists(self):
         names = [f"class {label}" for label in Y_DATABASE], [f"class {label}" for label in Y_QUERY]
-        one = evaluate_vectors(DATABASE.tolist(), QUERIES.tolist(), names[1], names[0])
-        two = evaluate_vectors(DATABASE, QUERIES, Y_QUERY, Y_DATABASE)
+        one = evaluate_vectors(DATABASE.tolist(), QUERIES.tolist(), y_queries=names[1], y_database=names[0])
+        two = evaluate_vectors(DATABASE, QUERIES, y_queries=Y_QUERY, y_database=Y_DATABASE)
         assert (one.map, one.precision_at_k) == (two.map, two.precision_at_k)
 
     def test_curves(self):
-        found = evaluate_vectors(DATABASE, QUERIES, Y_QUERY, Y_DATABASE, metric="euclidean")
+        found = evaluate_vectors(DATABASE, QUERIES, y_queries=Y_QUERY, y_database=Y_DATABASE, metric="euclidean")
         distances = np.linalg.norm(QUERIES[:, None] - DATABASE, axis=2)
         marks = np.take_along_axis(Y_QUERY[:, None] == Y_DATABASE, np.argsort(distances, axis=1), axis=1)
         for depth in (1, 3, 70):
@@ -71,25 +75,29 @@ class TestVectors:
         """Its cosine is 0: it comes after items that point to the query and before those that point away."""
         database = np.array([[1.0, 0.1], [-1.0, 0.1], [0.0, -0.2], [0.0, 0.0]])
         assert database.mean(axis=0).tolist() == [0, 0]
-        found = evaluate_vectors(database, [[1.0, 0.3]], [7], [1, 2, 3, 7])
+        found = evaluate_vectors(database, [[1.0, 0.3]], y_queries=[7], y_database=[1, 2, 3, 7])
         assert found.map == pytest.approx(1 / 2)
 
     def test_queries_without_a_relevant_item_do_not_count(self):
         y = np.where(np.arange(30) < 10, 99, Y_QUERY)
-        found = evaluate_vectors(DATABASE, QUERIES, y, Y_DATABASE)
-        assert found.map == pytest.approx(evaluate_vectors(DATABASE, QUERIES[10:], Y_QUERY[10:], Y_DATABASE).map)
-        assert np.isnan(evaluate_vectors(DATABASE, QUERIES, np.full(30, 99), Y_DATABASE).map)
+        found = evaluate_vectors(DATABASE, QUERIES, y_queries=y, y_database=Y_DATABASE)
+        assert found.map == pytest.approx(
+            evaluate_vectors(DATABASE, QUERIES[10:], y_queries=Y_QUERY[10:], y_database=Y_DATABASE).map
+        )
+        assert np.isnan(evaluate_vectors(DATABASE, QUERIES, y_queries=np.full(30, 99), y_database=Y_DATABASE).map)
 
     def test_any_number_of_threads_and_chunks(self, monkeypatch):
-        found = [evaluate_vectors(DATABASE, QUERIES, Y_QUERY, Y_DATABASE, n_jobs=n).map for n in (1, 2)]
+        found = [
+            evaluate_vectors(DATABASE, QUERIES, y_queries=Y_QUERY, y_database=Y_DATABASE, n_jobs=n).map for n in (1, 2)
+        ]
         monkeypatch.setattr(vectors, "QUERIES_PER_CHUNK", 7)
-        found.append(evaluate_vectors(DATABASE, QUERIES, Y_QUERY, Y_DATABASE, n_jobs=2).map)
+        found.append(evaluate_vectors(DATABASE, QUERIES, y_queries=Y_QUERY, y_database=Y_DATABASE, n_jobs=2).map)
         assert found[0] == found[1] == pytest.approx(found[2])
 
     @pytest.mark.parametrize("options", [{"metric": "dot"}, {"k": 0}, {"exclude_self": 1}])
     def test_bad_options(self, options):
         with pytest.raises(ValueError, match=f"The '{next(iter(options))}' parameter must be"):
-            evaluate_vectors(DATABASE, QUERIES, Y_QUERY, Y_DATABASE, **options)
+            evaluate_vectors(DATABASE, QUERIES, y_queries=Y_QUERY, y_database=Y_DATABASE, **options)
 
 
 @pytest.fixture(scope="module")
@@ -99,24 +107,24 @@ def hasher():
 
 class TestFirstBits:
     def test_every_prefix_is_what_packing_by_hand_gives(self, hasher):
-        curve = evaluate_bits(hasher, QUERIES, Y_QUERY, bits=[20, 1, 9, 16], k=5)
+        curve = evaluate_bits(hasher, QUERIES, y=Y_QUERY, n_bits=[20, 1, 9, 16], k=5)
         assert list(curve) == [1, 9, 16, 20]
         for length, report in curve.items():
             codes = pack(unpack(hasher.transform(QUERIES), 20)[:, :length])
-            expected = evaluate(codes, codes, Y_QUERY, Y_QUERY, exclude_self=True, knn=None, k=5)
+            expected = evaluate(codes, codes, y_queries=Y_QUERY, y_database=Y_QUERY, exclude_self=True, knn=None, k=5)
             assert report.to_dict() == expected.to_dict()
         assert curve[20].map == pytest.approx(hasher.score(QUERIES, Y_QUERY))
 
     def test_lengths_above_that_of_the_codes_are_left_out(self, hasher):
-        assert list(evaluate_bits(hasher, QUERIES, Y_QUERY)) == [16]
+        assert list(evaluate_bits(hasher, QUERIES, y=Y_QUERY)) == [16]
 
     def test_tags(self):
         rows, tags = blob_tags(80)
         hasher = FastHash(16, hash_function=PosteriorBits(), random_state=0, n_jobs=1).fit(rows, tags)
-        curve = evaluate_bits(hasher, rows, tags, bits=[4, 16], min_shared=2)
+        curve = evaluate_bits(hasher, rows, y=tags, n_bits=[4, 16], min_shared=2)
         assert curve[4].map < curve[16].map
 
     @pytest.mark.parametrize("bits", [[0], [-1, 8], [2.5]])
     def test_bad_lengths(self, hasher, bits):
-        with pytest.raises(ValueError, match="The 'bits' parameter must be"):
-            evaluate_bits(hasher, QUERIES, Y_QUERY, bits=bits)
+        with pytest.raises(ValueError, match="The 'n_bits' parameter must be"):
+            evaluate_bits(hasher, QUERIES, y=Y_QUERY, n_bits=bits)

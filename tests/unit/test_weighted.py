@@ -65,7 +65,10 @@ def test_only_ratios_of_weights_matter_for_the_order(factor):
     found, same = index.search_weighted(queries, weights * factor, 400)
     np.testing.assert_array_equal(same, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-3)
-    reports = [evaluate(index, queries, ids[:, 0], np.arange(400), weights=w) for w in (weights, weights * factor)]
+    reports = [
+        evaluate(index, queries, y_queries=ids[:, 0], y_database=np.arange(400), weights=w)
+        for w in (weights, weights * factor)
+    ]
     assert reports[0].map == reports[1].map
 
 
@@ -91,7 +94,7 @@ def test_weights_are_checked(weights, message):
     with pytest.raises(ValueError, match=message):
         index.search_weighted(queries, weights, 2)
     with pytest.raises(ValueError, match=message):
-        evaluate(index, queries, [0, 1, 0], [0, 1, 0, 1, 0], weights=weights)
+        evaluate(index, queries, y_queries=[0, 1, 0], y_database=[0, 1, 0, 1, 0], weights=weights)
 
 
 @pytest.mark.parametrize("tags", [False, True])
@@ -105,7 +108,14 @@ def test_evaluation_against_a_sort(tags, exclude_self):
     y = make(len(codes))
     y_query = y if exclude_self else make(len(queries))
     report = evaluate(
-        FlatIndex(codes), queries, y_query, y, k=5, weights=weights, exclude_self=exclude_self, min_shared=1
+        FlatIndex(codes),
+        queries,
+        y_queries=y_query,
+        y_database=y,
+        k=5,
+        weights=weights,
+        exclude_self=exclude_self,
+        min_shared=1,
     )
     average, precision = [], []
     for q in range(len(queries)):
@@ -124,13 +134,17 @@ def test_evaluation_against_a_sort(tags, exclude_self):
 def test_ties_by_id_are_refused_with_weights():
     index = FlatIndex(np.zeros((2, 1), np.uint8))
     with pytest.raises(ValueError, match=r"must be 'expected' if weights are given\. Got 'id'"):
-        evaluate(index, np.zeros((1, 1), np.uint8), [0], [0, 1], ties="id", weights=np.ones((1, 8)))
+        evaluate(
+            index, np.zeros((1, 1), np.uint8), y_queries=[0], y_database=[0, 1], ties="id", weights=np.ones((1, 8))
+        )
 
 
 def test_margins_rank_better_than_bits(digits):
     X_train, y_train, X_query, y_query = digits
     hasher = FastHash(16, hash_function="linear-svm", random_state=0).fit(X_train, y_train)
     index, codes = FlatIndex(hasher.transform(X_train)), hasher.transform(X_query)
-    plain = evaluate(index, codes, y_query, y_train)
-    margins = evaluate(index, codes, y_query, y_train, weights=np.abs(hasher.decision_function(X_query)))
+    plain = evaluate(index, codes, y_queries=y_query, y_database=y_train)
+    margins = evaluate(
+        index, codes, y_queries=y_query, y_database=y_train, weights=np.abs(hasher.decision_function(X_query))
+    )
     assert margins.map > plain.map

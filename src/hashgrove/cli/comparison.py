@@ -112,8 +112,10 @@ def _measure(method: str, hasher: Hasher, digits: Digits) -> Result:
     encoded = time.perf_counter()
     _, ids = index.search(queries, DEPTH)
     searched = time.perf_counter()
-    report = evaluate(index, queries, digits.y_query, digits.y_database, k=DEPTH)
-    unseen = evaluate(FlatIndex(queries), queries, digits.y_query, digits.y_query, k=DEPTH, exclude_self=True)
+    report = evaluate(index, queries, y_queries=digits.y_query, y_database=digits.y_database, k=DEPTH)
+    unseen = evaluate(
+        FlatIndex(queries), queries, y_queries=digits.y_query, y_database=digits.y_query, k=DEPTH, exclude_self=True
+    )
     return Result(method, report, unseen.map, ids, queries.shape[1], fitted - started, searched - encoded)
 
 

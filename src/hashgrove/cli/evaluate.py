@@ -65,5 +65,5 @@ def evaluate(
     y_database = read_rows_labels(labels[0], rows=len(database), of=codes)
     y_query = read_rows_labels(labels[1], rows=len(found), of=queries)
     check_min_shared(chosen, y_database)
-    report = measure(FlatIndex(database), found, y_query, y_database, n_jobs=n_jobs, **chosen)
+    report = measure(FlatIndex(database), found, y_queries=y_query, y_database=y_database, n_jobs=n_jobs, **chosen)
     write_report(report, style=style)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.index.changes import Changes
 from hashgrove.index.ids import check_allowed, check_ids
 from hashgrove.index.pairs import Pairs
-from hashgrove.runtime.parameters import Integer
+from hashgrove.runtime.parameters import Integer, ParameterError
 
 if TYPE_CHECKING:
     from hashgrove.index.rerank import Rerank
@@ -138,7 +138,7 @@ class Index(Changes, Pairs):
         if rerank is not None:
             return rerank.search(self, queries, k, features, allowed=only, n_jobs=n_jobs)
         if features is not None:
-            raise ValueError("The 'features' parameter must be given together with 'rerank'. Got it alone instead.")
+            raise ParameterError("features", "must be given together with 'rerank'. Got it alone instead.")
         return self._search(queries, k, only, n_jobs)
 
     def search_radius(

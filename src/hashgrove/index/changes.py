@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import check_codes
 from hashgrove.index.hooks import Hooks
 from hashgrove.index.ids import MAX_ID, check_ids, refuse_duplicates
-from hashgrove.runtime.parameters import Flag
+from hashgrove.runtime.parameters import Flag, ParameterError
 
 __all__ = ["Changes"]
 
@@ -41,9 +41,8 @@ class Changes(Hooks):
             codes, ids = self._check_items(codes, ids, model)
             known = ids[self._known(ids)]
             if len(known):
-                raise ValueError(
-                    "The 'ids' parameter must have ids that are new to the index. "
-                    f"Got {known[0]} instead, which is already in it."
+                raise ParameterError(
+                    "ids", f"must have ids that are new to the index. Got {known[0]} instead, which is already in it."
                 )
             self._change(codes, ids, ids[:0])
 
@@ -120,9 +119,7 @@ class Changes(Hooks):
         texts = self._has_texts()
         if len(new) and texts is not None and texts != (new.dtype.kind == "U"):
             kinds = "texts", "integers"
-            raise ValueError(
-                f"The 'ids' parameter must be {kinds[not texts]}, as in the index. Got {kinds[texts]} instead."
-            )
+            raise ParameterError("ids", f"must be {kinds[not texts]}, as in the index. Got {kinds[texts]} instead.")
         order = np.argsort(new, kind="stable")
         refuse_duplicates(new[order])
         return checked[order], new[order]
@@ -138,13 +135,13 @@ class Changes(Hooks):
 
     def _next_ids(self, count: int) -> NDArray[np.int64]:
         if count and self._has_texts():
-            raise ValueError("The 'ids' parameter must be given, as the ids of the index are texts. Got None instead.")
+            raise ParameterError("ids", "must be given, as the ids of the index are texts. Got None instead.")
         start = self._largest_id() + 1 if count else 0
         if start + count - 1 > MAX_ID:
-            raise ValueError(f"The 'ids' parameter must be given: no int64 is left above the id {start - 1}.")
+            raise ParameterError("ids", f"must be given: no int64 is left above the id {start - 1}.")
         return np.arange(count, dtype=np.int64) + start
 
 
 def _refuse_missing(ids: NDArray[Any]) -> None:
     if len(ids):
-        raise ValueError(f"The 'ids' parameter must have ids of items of the index. Got {ids[0]} instead.")
+        raise ParameterError("ids", f"must have ids of items of the index. Got {ids[0]} instead.")

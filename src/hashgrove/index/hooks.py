@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.codes import check_codes
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import available_threads
 
 __all__ = ["Hooks", "digest_of"]
@@ -90,9 +91,10 @@ class Hooks(ABC):
     def _check_model(self, model: Any) -> None:
         digest = digest_of(model)
         if digest is not None and self._model is not None and digest != self._model:
-            raise ValueError(
-                f"The 'model' parameter must be the model of the index, {self._model[:12]}. Got {digest[:12]} instead: "
-                "codes of different models cannot be compared."
+            raise ParameterError(
+                "model",
+                f"must be the model of the index, {self._model[:12]}. Got {digest[:12]} instead: "
+                "codes of different models cannot be compared.",
             )
 
     def _check_queries(self, codes: ArrayLike, model: Any, n_jobs: int | None) -> NDArray[np.uint8]:
@@ -107,8 +109,7 @@ def digest_of(model: Any) -> str | None:
         return model
     digest = getattr(model, "digest", None)
     if not isinstance(digest, str):
-        raise ValueError(
-            "The 'model' parameter must be a digest or a model that has one. "
-            f"Got an object of type {type(model).__name__} instead."
+        raise ParameterError(
+            "model", f"must be a digest or a model that has one. Got an object of type {type(model).__name__} instead."
         )
     return digest

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks
 
 __all__ = [
@@ -54,36 +55,32 @@ def check_ids(ids: ArrayLike, *, length: int | None = None, name: str = "ids") -
     >>> check_ids([1.5])
     Traceback (most recent call last):
         ...
-    ValueError: The 'ids' parameter must be integers or texts. Got float64 instead.
+    hashgrove.ParameterError: The 'ids' parameter must be integers or texts. Got float64 instead.
     """
     array = np.asarray(ids)
     if length is not None and array.shape != (length,):
-        raise ValueError(
-            f"The '{name}' parameter must have shape ({length},), one id per code. Got {array.shape} instead."
-        )
+        raise ParameterError(name, f"must have shape ({length},), one id per code. Got {array.shape} instead.")
     if array.ndim != 1:
-        raise ValueError(f"The '{name}' parameter must have shape (n,). Got {array.shape} instead.")
+        raise ParameterError(name, f"must have shape (n,). Got {array.shape} instead.")
     if len(array) == 0:
         return array if array.dtype.kind == "U" else np.empty(0, np.int64)
     if array.dtype.kind in "UOT":
         return _check_texts(ids if isinstance(ids, list | tuple) else array.tolist(), name)
     if array.dtype.kind not in "iu":
-        raise ValueError(f"The '{name}' parameter must be integers or texts. Got {array.dtype} instead.")
+        raise ParameterError(name, f"must be integers or texts. Got {array.dtype} instead.")
     if array.dtype == np.uint64 and array.max() > MAX_ID:
-        raise ValueError(f"The '{name}' parameter must fit int64. Got {array.max()} instead.")
+        raise ParameterError(name, f"must fit int64. Got {array.max()} instead.")
     return array.astype(np.int64)
 
 
 def _check_texts(texts: Any, name: str) -> NDArray[np.str_]:
     for text in texts:
         if not isinstance(text, str):
-            raise ValueError(
-                f"The '{name}' parameter must be integers or texts, not both. Got {type(text).__name__} instead."
-            )
+            raise ParameterError(name, f"must be integers or texts, not both. Got {type(text).__name__} instead.")
         if not text or "\0" in text or not _fits(text):
-            raise ValueError(
-                f"The '{name}' parameter must be texts of 1 to {MAX_TEXT} bytes in UTF-8, without NUL characters. "
-                f"Got {text[:100]!r} instead."
+            raise ParameterError(
+                name,
+                f"must be texts of 1 to {MAX_TEXT} bytes in UTF-8, without NUL characters. Got {text[:100]!r} instead.",
             )
     return np.array(texts, dtype=np.str_)
 
@@ -166,7 +163,7 @@ def refuse_duplicates(ids: NDArray[Any], *, name: str = "ids") -> None:
     """Refuse ascending ids of which two are equal."""
     repeated = ids[1:][ids[1:] == ids[:-1]]
     if len(repeated):
-        raise ValueError(f"The '{name}' parameter must have no duplicates. Got {repeated[0]} twice instead.")
+        raise ParameterError(name, f"must have no duplicates. Got {repeated[0]} twice instead.")
 
 
 def check_allowed(allowed: ArrayLike | None) -> NDArray[Any] | None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.index.folder import FEATURES
 from hashgrove.index.ids import check_ids, check_keys, decode, encode, refuse_duplicates
 from hashgrove.index.rerank import Int8Rows
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage import modelfile
 from hashgrove.storage.formats import PathLike, one_line
 
@@ -37,9 +38,8 @@ class Kept:
         if old is None or len(old.ids) == 0:
             return cls(rows, new)
         if old.X.shape[1] != rows.shape[1]:
-            raise ValueError(
-                f"The 'X' parameter must have {old.X.shape[1]} features, as those that are kept. "
-                f"Got {rows.shape[1]} instead."
+            raise ParameterError(
+                "X", f"must have {old.X.shape[1]} features, as those that are kept. Got {rows.shape[1]} instead."
             )
         stays = ~np.isin(old.ids, new)
         values = np.concatenate([old.X.values[stays], rows.values])

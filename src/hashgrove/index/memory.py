@@ -16,6 +16,7 @@ from hashgrove.index.items import Items, as_bitmap, in_memory, merged, without
 from hashgrove.index.kept import Kept
 from hashgrove.index.manifest import Manifest, is_index_folder
 from hashgrove.index.store import Store
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage import modelfile
 
 __all__ = ["MemoryIndex"]
@@ -54,7 +55,7 @@ class MemoryIndex(Index):
         if codes is not None:
             self.add(codes, ids=ids)
         elif ids is not None:
-            raise ValueError("The 'ids' parameter must be given together with 'codes'. Got ids alone instead.")
+            raise ParameterError("ids", "must be given together with 'codes'. Got ids alone instead.")
 
     def __len__(self) -> int:
         return len(self._items)
@@ -96,9 +97,9 @@ class MemoryIndex(Index):
             return items.alive, len(items)
         if allowed.dtype == np.bool_:
             if len(allowed) != len(items):
-                raise ValueError(
-                    f"The 'allowed' parameter must have {len(items)} entries, one per item, if it is a mask. "
-                    f"Got {len(allowed)} instead."
+                raise ParameterError(
+                    "allowed",
+                    f"must have {len(items)} entries, one per item, if it is a mask. Got {len(allowed)} instead.",
                 )
             mask = allowed
             if items.alive is not None:

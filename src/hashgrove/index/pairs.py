@@ -15,7 +15,7 @@ from hashgrove.index.hooks import Hooks
 from hashgrove.index.ids import check_ids, encode, find
 from hashgrove.index.radius import RadiusChoice, choose_radius
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.parameters import Integer
+from hashgrove.runtime.parameters import Integer, ParameterError
 from hashgrove.runtime.simd import popcount
 
 __all__ = ["Pairs", "greedy_groups"]
@@ -146,19 +146,18 @@ class Pairs(Hooks):
         """
         table, marks = np.asarray(pairs), np.asarray(similar)
         if table.ndim != 2 or table.shape[1] != 2 or len(table) == 0:
-            raise ValueError(f"The 'pairs' parameter must have shape (n_pairs, 2). Got {table.shape} instead.")
+            raise ParameterError("pairs", f"must have shape (n_pairs, 2). Got {table.shape} instead.")
         if marks.shape != (len(table),) or marks.dtype != np.bool_:
-            raise ValueError(
-                f"The 'similar' parameter must be bool of shape ({len(table)},), one per pair. "
-                f"Got {marks.dtype} of shape {marks.shape} instead."
+            raise ParameterError(
+                "similar",
+                f"must be bool of shape ({len(table)},), one per pair. "
+                f"Got {marks.dtype} of shape {marks.shape} instead.",
             )
         ids, codes = self._contents()
         wanted = check_ids(table.reshape(-1), name="pairs")
         positions, known = find(encode(ids), encode(wanted))
         if not known.all():
-            raise ValueError(
-                f"The 'pairs' parameter must have ids of items of the index. Got {wanted[~known][0]} instead."
-            )
+            raise ParameterError("pairs", f"must have ids of items of the index. Got {wanted[~known][0]} instead.")
         both = codes[positions].reshape(len(table), 2, -1)
         distances = np.unpackbits(both[:, 0] ^ both[:, 1], axis=1).sum(axis=1, dtype=np.uint16)
         return choose_radius(distances, marks, precision=precision)
@@ -217,8 +216,8 @@ def _places(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _too_many(max_pairs: int, radius: int) -> ValueError:
-    return ValueError(
-        f"The 'radius' parameter must leave at most max_pairs={max_pairs:,} pairs. Got more at radius {radius} instead."
+    return ParameterError(
+        "radius", f"must leave at most max_pairs={max_pairs:,} pairs. Got more at radius {radius} instead."
     )
 
 

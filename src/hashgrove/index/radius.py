@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.runtime.parameters import Number
+from hashgrove.runtime.parameters import Number, ParameterError
 
 __all__ = ["RadiusChoice", "choose_radius"]
 
@@ -40,9 +40,7 @@ def choose_radius(
     """
     Number(above=0, or_none=True).check("precision", precision)
     if not similar.any() or similar.all():
-        raise ValueError(
-            "The 'similar' parameter must mark both similar and other pairs. Got only one kind of them instead."
-        )
+        raise ParameterError("similar", "must mark both similar and other pairs. Got only one kind of them instead.")
     n_distances = int(distances.max()) + 1
     found = np.bincount(distances, minlength=n_distances).cumsum()
     hits = np.bincount(distances, weights=similar, minlength=n_distances).cumsum()
@@ -52,9 +50,9 @@ def choose_radius(
     else:
         enough = np.flatnonzero((precisions >= precision) & (hits > 0))
         if len(enough) == 0:
-            raise ValueError(
-                "The 'precision' parameter must be reached at some radius. "
-                f"Got {precision} instead; the best is {precisions.max():.3f}."
+            raise ParameterError(
+                "precision",
+                f"must be reached at some radius. Got {precision} instead; the best is {precisions.max():.3f}.",
             )
         best = int(enough[-1])
         best = int(np.flatnonzero(found == found[best])[0])  # the smallest of the radii with the same pairs

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.index.ids import check_ids, encode, find, refuse_duplicates
-from hashgrove.runtime.parameters import Integer, OneOf
+from hashgrove.runtime.parameters import Integer, OneOf, ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
 
 if TYPE_CHECKING:
@@ -119,12 +119,13 @@ class Rerank:
         at_most = max(wanted, int(Integer(1).check("max_candidates", self.max_candidates)))
         X, own = self._features_of(index)
         if features is None:
-            raise ValueError("The 'features' parameter must be the features of the queries, for 'rerank'. Got None.")
+            raise ParameterError("features", "must be the features of the queries, for 'rerank'. Got None.")
         Q = np.asarray(_check_features(features, "features"), np.float32)
         if Q.shape != (len(codes), X.shape[1]):
-            raise ValueError(
-                f"The 'features' parameter must have shape {(len(codes), X.shape[1])}, one row per query and as many "
-                f"features as the items have. Got {Q.shape} instead."
+            raise ParameterError(
+                "features",
+                f"must have shape {(len(codes), X.shape[1])}, one row per query and as many "
+                f"features as the items have. Got {Q.shape} instead.",
             )
 
         def search_chunk(start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
@@ -150,8 +151,8 @@ class Rerank:
         if self.X is None:
             kept = getattr(index, "features", None)
             if kept is None:
-                raise ValueError(
-                    "The 'X' parameter must be the features of the items if the index keeps none. Got None instead."
+                raise ParameterError(
+                    "X", "must be the features of the items if the index keeps none. Got None instead."
                 )
             return kept.X, _sorted(kept.ids, len(kept.X))
         X = self.X if isinstance(self.X, Int8Rows) else _check_features(self.X, "X")
@@ -177,7 +178,7 @@ def _rows_of(ids: NDArray[Any], own: tuple[NDArray[Any], NDArray[np.int64]] | No
         missing = ids[~known]
         rows = own[1][positions] if known.all() else positions
     if len(missing):
-        raise ValueError(f"The 'X' parameter must have features of all items. Got none for the id {missing[0]!r}.")
+        raise ParameterError("X", f"must have features of all items. Got none for the id {missing[0]!r}.")
     return rows
 
 
@@ -193,8 +194,7 @@ def _distances(rows: NDArray[Any], query: NDArray[np.float32], metric: str) -> N
 def _check_features(X: ArrayLike, name: str) -> NDArray[Any]:
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"The '{name}' parameter must be a matrix of numbers, one row per item. "
-            f"Got {array.dtype} of shape {array.shape} instead."
+        raise ParameterError(
+            name, f"must be a matrix of numbers, one row per item. Got {array.dtype} of shape {array.shape} instead."
         )
     return array

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.codes import check_codes, unpack
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.parameters import ParameterError
 
 __all__ = ["N_UNITS", "byte_tables", "check_weights", "weighted_distances"]
 
@@ -30,13 +31,14 @@ def check_weights(weights: ArrayLike, codes: NDArray[np.uint8]) -> NDArray[np.fl
     array = np.asarray(weights, dtype=np.float64)
     n_queries, n_bytes = codes.shape
     if array.ndim != 2 or len(array) != n_queries or -(-array.shape[1] // 8) != n_bytes:
-        raise ValueError(
-            f"The 'weights' parameter must have {n_queries} rows, one per query, and {8 * n_bytes - 7} to "
-            f"{8 * n_bytes} columns, one per bit. Got shape {array.shape} instead."
+        raise ParameterError(
+            "weights",
+            f"must have {n_queries} rows, one per query, and {8 * n_bytes - 7} to "
+            f"{8 * n_bytes} columns, one per bit. Got shape {array.shape} instead.",
         )
     wrong = array[~(np.isfinite(array) & (array >= 0))]
     if len(wrong):
-        raise ValueError(f"The 'weights' parameter must be finite and not negative. Got {wrong[0]} instead.")
+        raise ParameterError("weights", f"must be finite and not negative. Got {wrong[0]} instead.")
     return array
 
 

@@ -16,7 +16,7 @@ from hashgrove.metrics.protocols import Protocol
 from hashgrove.metrics.ranking import vote
 from hashgrove.metrics.relevance import Relevance, labels_by_id
 from hashgrove.metrics.report import Report
-from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, ParameterError
 from hashgrove.runtime.threads import available_threads, chunks
 
 __all__ = ["TIES", "evaluate"]
@@ -35,9 +35,9 @@ CONSTRAINTS: dict[str, Constraint] = {
 def evaluate(
     database: Index | ArrayLike,
     queries: ArrayLike,
-    y_query: Any,
-    y_database: Any,
     *,
+    y_queries: Any,
+    y_database: Any,
     k: int = 100,
     ties: str = "expected",
     min_shared: int = 2,
@@ -58,7 +58,7 @@ def evaluate(
         An index, or packed codes. The ids of packed codes are their row numbers.
     queries : uint8 array of shape (n_queries, n_bytes)
         Packed codes.
-    y_query, y_database : array-like of shape (n,), tag matrix of shape (n, n_tags), or a mapping for the database
+    y_queries, y_database : array-like of shape (n,), tag matrix of shape (n, n_tags), or a mapping for the database
         Class labels of any type (equal labels are relevant), or 0/1 tags, dense or scipy.sparse (items with at least
         ``min_shared`` tags in common are relevant). Row ``i`` of ``y_database`` belongs to row ``i`` of the packed
         codes or, for an index, to row ``i`` of its ``codes``, which are in ascending order of the ids; give ``ids`` if
@@ -99,19 +99,21 @@ def evaluate(
     Examples
     --------
     >>> database = np.array([[0], [1], [255]], np.uint8)
-    >>> report = evaluate(database, np.array([[0]], np.uint8), ["cat"], ["cat", "dog", "cat"], k=2)
+    >>> query, labels = np.array([[0]], np.uint8), {"y_queries": ["cat"], "y_database": ["cat", "dog", "cat"]}
+    >>> report = evaluate(database, query, **labels, k=2)
     >>> round(report.map, 4), report.precision_at_k
     (0.8333, 0.5)
 
     Labels by id:
 
     >>> index = FlatIndex(database, ids=[30, 10, 20])
-    >>> evaluate(index, database[:1], ["cat"], {10: "dog", 20: "cat", 30: "cat"}, k=2).map == report.map
+    >>> by_id = {10: "dog", 20: "cat", 30: "cat"}
+    >>> evaluate(index, query, y_queries=["cat"], y_database=by_id, k=2).map == report.map
     True
 
     The first two items only, as one would compare with figures of other work:
 
-    >>> report = evaluate(database, np.array([[0]], np.uint8), ["cat"], ["cat", "dog", "cat"], depth=2)
+    >>> report = evaluate(database, query, **labels, depth=2)
     >>> report.map, report.protocol is None
     (0.5, True)
     """
@@ -125,11 +127,11 @@ def evaluate(
     _check_sizes(n_queries, n_database, exclude_self)
     amounts = None if weights is None else check_weights(weights, codes)
     if amounts is not None and ties != "expected":
-        raise ValueError(f"The 'ties' parameter must be 'expected' if weights are given. Got {ties!r} instead.")
+        raise ParameterError("ties", f"must be 'expected' if weights are given. Got {ties!r} instead.")
     available_threads(n_jobs)
     own_ids = database.ids if isinstance(database, Index) else np.arange(n_database)
     y_database = labels_by_id(y_database, ids, own_ids)
-    labels = Relevance.from_labels(y_query, y_database, lengths=(n_queries, n_database), min_shared=int(min_shared))
+    labels = Relevance.from_labels(y_queries, y_database, lengths=(n_queries, n_database), min_shared=int(min_shared))
     left_out = np.arange(n_queries) if exclude_self else np.full(n_queries, -1)
     length = n_database - bool(exclude_self)
     deepest = min(measured.depth or length, length)
@@ -150,9 +152,10 @@ def evaluate(
     )
     kept = ~np.isnan(ranked.average_precision)
     if not kept.any():
-        raise ValueError(
-            "The 'y_query' parameter must give at least one query a relevant item in the database. "
-            f"Got {n_queries} queries without any instead."
+        raise ParameterError(
+            "y_queries",
+            "must give at least one query a relevant item in the database. "
+            f"Got {n_queries} queries without any instead.",
         )
     if labels.kind == "tags" or knn is None or amounts is not None:
         knn, knn_error = None, None
@@ -248,13 +251,14 @@ def _depths(k: int, length: int) -> NDArray[np.int64]:
 
 def _check_sizes(n_queries: int, n_database: int, exclude_self: bool) -> None:
     if n_queries == 0:
-        raise ValueError("The 'queries' parameter must have at least one code. Got none instead.")
+        raise ParameterError("queries", "must have at least one code. Got none instead.")
     if exclude_self and n_queries != n_database:
-        raise ValueError(
-            "The 'queries' parameter must be the codes of the database, in its order, if exclude_self=True. "
-            f"Got {n_queries} queries and {n_database} codes in the database instead."
+        raise ParameterError(
+            "queries",
+            "must be the codes of the database, in its order, if exclude_self=True. "
+            f"Got {n_queries} queries and {n_database} codes in the database instead.",
         )
     if n_database < 1 + bool(exclude_self):
-        raise ValueError(
-            f"The 'database' parameter must have at least {1 + bool(exclude_self)} codes. Got {n_database} instead."
+        raise ParameterError(
+            "database", f"must have at least {1 + bool(exclude_self)} codes. Got {n_database} instead."
         )

@@ -26,7 +26,7 @@ class Transformer(Protocol):
 
 
 def evaluate_bits(
-    hasher: Transformer, X: ArrayLike, y: Any, *, bits: Sequence[int] = (16, 32, 64, 128), **options: Any
+    hasher: Transformer, X: ArrayLike, *, y: Any, n_bits: Sequence[int] = (16, 32, 64, 128), **options: Any
 ) -> dict[int, Report]:
     """Measure the first 16, 32, 64, ... bits of the codes of held-out rows, with one fit for all lengths.
 
@@ -40,7 +40,7 @@ def evaluate_bits(
     X : array of shape (n, n_features)
         Rows that were not trained on.
     y : class labels or tags
-    bits : sequence of int
+    n_bits : sequence of int
         The lengths to measure; those above ``hasher.n_bits`` are left out.
     **options
         Passed on to `evaluate`, for example ``k=10`` or ``min_shared=1``.
@@ -51,16 +51,18 @@ def evaluate_bits(
     >>> from hashgrove import FastHash
     >>> X, y = load_digits(return_X_y=True)
     >>> hasher = FastHash(32, hash_function="posterior", random_state=0).fit(X[:1000], y[:1000])
-    >>> curve = evaluate_bits(hasher, X[1000:], y[1000:], bits=[8, 32])
+    >>> curve = evaluate_bits(hasher, X[1000:], y=y[1000:], n_bits=[8, 32])
     >>> curve[8].map < curve[32].map
     True
     """
-    for length in bits:
-        Integer(1).check("bits", length)
+    for length in n_bits:
+        Integer(1).check("n_bits", length)
     values = unpack(hasher.transform(X), n_bits=hasher.n_bits)
     curve = {}
-    for length in sorted(set(bits)):
+    for length in sorted(set(n_bits)):
         if length <= hasher.n_bits:
             codes = pack(values[:, :length])
-            curve[int(length)] = evaluate(codes, codes, y, y, exclude_self=True, knn=None, **options)
+            curve[int(length)] = evaluate(
+                codes, codes, y_queries=y, y_database=y, exclude_self=True, knn=None, **options
+            )
     return curve

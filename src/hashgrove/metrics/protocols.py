@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hashgrove.runtime.parameters import Integer, OneOf
+from hashgrove.runtime.parameters import Integer, OneOf, ParameterError
 
 __all__ = ["FULL", "NORMALISE", "PAPER", "PROTOCOLS", "Protocol"]
 
@@ -50,9 +50,10 @@ class Protocol(NamedTuple):
         if name is None:
             return given
         if given not in (PROTOCOLS[FULL], PROTOCOLS[name]):
-            raise ValueError(
-                f"The 'protocol' parameter must be None if depth or normalise is given. Got {name!r} together with "
-                f"depth={depth} and normalise={normalise!r} instead."
+            raise ParameterError(
+                "protocol",
+                f"must be None if depth or normalise is given. Got {name!r} together with "
+                f"depth={depth} and normalise={normalise!r} instead.",
             )
         return PROTOCOLS[name]
 

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from hashgrove.codes import MAX_BITS, as_columns, as_words, pack
 from hashgrove.runtime.compiling import kernel
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.simd import popcount
 
 __all__ = ["Relevance", "labels_by_id", "mark"]
@@ -43,12 +44,12 @@ class Relevance:
         return "tags" if self.min_shared else "classes"
 
     @classmethod
-    def from_labels(cls, y_query: Any, y_database: Any, *, lengths: tuple[int, int], min_shared: int) -> Relevance:
+    def from_labels(cls, y_queries: Any, y_database: Any, *, lengths: tuple[int, int], min_shared: int) -> Relevance:
         """Check labels and convert them to words.
 
         Parameters
         ----------
-        y_query, y_database : 1-D labels of any type, or 2-D tag matrices of 0 and 1, dense or scipy.sparse
+        y_queries, y_database : 1-D labels of any type, or 2-D tag matrices of 0 and 1, dense or scipy.sparse
         lengths : (n_queries, n_database)
         min_shared : int
             Number of tags that an item must share with the query to be relevant.
@@ -58,27 +59,29 @@ class Relevance:
         >>> Relevance.from_labels(["b"], ["a", "b"], lengths=(1, 2), min_shared=2).columns
         array([[0, 1]], dtype=uint64)
         """
-        y_query = _check_rows(y_query, "y_query", lengths[0], "query codes")
+        y_queries = _check_rows(y_queries, "y_queries", lengths[0], "query codes")
         y_database = _check_rows(y_database, "y_database", lengths[1], "codes in the database")
-        if y_query.ndim != y_database.ndim:
-            raise ValueError(
-                "The 'y_query' and 'y_database' parameters must both be 1-D labels or both be 2-D tags. "
-                f"Got shapes {y_query.shape} and {y_database.shape} instead."
+        if y_queries.ndim != y_database.ndim:
+            raise ParameterError(
+                "y_database",
+                "must be 1-D labels or 2-D tags, whichever 'y_queries' is. "
+                f"Got shapes {y_queries.shape} and {y_database.shape} instead.",
             )
-        if y_query.ndim == 1:
-            return _from_classes(y_query, y_database)
-        n_tags = y_query.shape[1]
+        if y_queries.ndim == 1:
+            return _from_classes(y_queries, y_database)
+        n_tags = y_queries.shape[1]
         if y_database.shape[1] != n_tags:
-            raise ValueError(
-                "The 'y_query' and 'y_database' parameters must have the same columns, one per tag. "
-                f"Got {n_tags} and {y_database.shape[1]} columns instead."
+            raise ParameterError(
+                "y_database",
+                f"must have {n_tags} columns, one per tag, as 'y_queries'. Got {y_database.shape[1]} instead.",
             )
         if not min_shared <= n_tags <= MAX_BITS:
-            raise ValueError(
-                f"The 'y_query' parameter must have from min_shared={min_shared} to {MAX_BITS} columns, one per tag. "
-                f"Got {n_tags} instead; for class labels, pass a 1-D array."
+            raise ParameterError(
+                "y_queries",
+                f"must have from min_shared={min_shared} to {MAX_BITS} columns, one per tag. "
+                f"Got {n_tags} instead; for class labels, pass a 1-D array.",
             )
-        query_words = as_words(_pack_tags(y_query, "y_query"))
+        query_words = as_words(_pack_tags(y_queries, "y_queries"))
         return cls(query_words, as_columns(_pack_tags(y_database, "y_database")), min_shared, np.empty(0))
 
 
@@ -106,23 +109,24 @@ def labels_by_id(y_database: Any, ids: ArrayLike | None, own_ids: NDArray[Any]) 
     """
     by_mapping = isinstance(y_database, Mapping)
     if by_mapping and ids is not None:
-        raise ValueError("The 'ids' parameter must not be given together with a mapping from ids to labels. Got both.")
+        raise ParameterError("ids", "must not be given together with a mapping from ids to labels. Got both.")
     if not by_mapping and ids is None:
         return y_database
     known = np.asarray(ids).tolist() if ids is not None else list(y_database)
     place = {item: row for row, item in enumerate(known)}
     if len(place) != len(known):
-        raise ValueError("The 'ids' parameter must have no duplicates. Got an id twice instead.")
+        raise ParameterError("ids", "must have no duplicates. Got an id twice instead.")
     if ids is not None and len(known) != _n_rows(y_database):
-        raise ValueError(
-            f"The 'ids' parameter must have one id for each of the {_n_rows(y_database)} rows of 'y_database'. "
-            f"Got {len(known)} instead."
+        raise ParameterError(
+            "ids",
+            f"must have one id for each of the {_n_rows(y_database)} rows of 'y_database'. Got {len(known)} instead.",
         )
     missing = [item for item in own_ids.tolist() if item not in place]
     if missing:
-        raise ValueError(
-            f"The 'y_database' parameter must have a label for every item of the database. Got none for the id "
-            f"{missing[0]!r} and {len(missing) - 1:,} others."
+        raise ParameterError(
+            "y_database",
+            f"must have a label for every item of the database. Got none for the id "
+            f"{missing[0]!r} and {len(missing) - 1:,} others.",
         )
     rows = [place[item] for item in own_ids.tolist()]
     if isinstance(y_database, Mapping):
@@ -167,39 +171,37 @@ def _check_rows(y: Any, name: str, length: int, of_what: str) -> Any:
         try:
             y = np.asarray(y)
         except ValueError as error:
-            raise ValueError(f"The '{name}' parameter must be an array of labels or tags: {error}") from error
+            raise ParameterError(name, f"must be an array of labels or tags: {error}") from error
     if y.ndim != 2 and (y.ndim != 1 or sparse.issparse(y)):
-        raise ValueError(f"The '{name}' parameter must be 1-D labels or a 2-D tag matrix. Got shape {y.shape} instead.")
+        raise ParameterError(name, f"must be 1-D labels or a 2-D tag matrix. Got shape {y.shape} instead.")
     if y.shape[0] != length:
-        raise ValueError(
-            f"The '{name}' parameter must have {length} rows, one for each of the {of_what}. Got {y.shape[0]} instead."
-        )
+        raise ParameterError(name, f"must have {length} rows, one for each of the {of_what}. Got {y.shape[0]} instead.")
     return y
 
 
-def _from_classes(y_query: NDArray[Any], y_database: NDArray[Any]) -> Relevance:
-    for name, y in (("y_query", y_query), ("y_database", y_database)):
+def _from_classes(y_queries: NDArray[Any], y_database: NDArray[Any]) -> Relevance:
+    for name, y in (("y_queries", y_queries), ("y_database", y_database)):
         # NaN and None stand for missing labels; neither is a class.
         if any(label is None for label in y) if y.dtype == object else y.dtype.kind in "fc" and np.isnan(y).any():
-            raise ValueError(f"The '{name}' parameter must have a label in every row. Got missing values instead.")
-    if (y_query.dtype.kind in "US") != (y_database.dtype.kind in "US") and object not in (
-        y_query.dtype,
+            raise ParameterError(name, "must have a label in every row. Got missing values instead.")
+    if (y_queries.dtype.kind in "US") != (y_database.dtype.kind in "US") and object not in (
+        y_queries.dtype,
         y_database.dtype,
     ):
-        raise ValueError(
-            "The 'y_query' and 'y_database' parameters must hold labels of one type. "
-            f"Got {y_query.dtype} and {y_database.dtype} instead."
+        raise ParameterError(
+            "y_database",
+            f"must hold labels of the same type as 'y_queries'. Got {y_queries.dtype} and {y_database.dtype} instead.",
         )
     try:
-        classes, numbers = np.unique(np.concatenate([y_query, y_database]), return_inverse=True)
+        classes, numbers = np.unique(np.concatenate([y_queries, y_database]), return_inverse=True)
     except TypeError as error:
-        raise ValueError(
-            f"The 'y_query' and 'y_database' parameters must hold labels of one type that can be sorted. "
-            f"Got this instead: {error}."
+        raise ParameterError(
+            "y_database",
+            f"must hold labels that can be sorted together with those of 'y_queries'. Got this instead: {error}.",
         ) from error
     words = numbers.reshape(-1).astype(np.uint64)
     words.flags.writeable = False  # like the words of tags, so that kernels are compiled once
-    n_queries = len(y_query)
+    n_queries = len(y_queries)
     return Relevance(words[:n_queries, None], words[None, n_queries:], 0, classes)
 
 
@@ -207,9 +209,8 @@ def _pack_tags(y: Any, name: str) -> NDArray[np.uint8]:
     values = y.data if sparse.issparse(y) else y
     wrong = values.reshape(-1)[~np.isin(values.reshape(-1), (0, 1))]
     if values.dtype.kind not in "biuf" or len(wrong):
-        raise ValueError(
-            f"The '{name}' parameter must be a tag matrix of 0 and 1. "
-            f"Got {wrong[0] if len(wrong) else values.dtype} instead."
+        raise ParameterError(
+            name, f"must be a tag matrix of 0 and 1. Got {wrong[0] if len(wrong) else values.dtype} instead."
         )
     if not sparse.issparse(y):
         return pack(y != 0)

@@ -43,9 +43,9 @@ class VectorReport:
 def evaluate_vectors(
     database: ArrayLike,
     queries: ArrayLike,
-    y_query: Any,
-    y_database: Any,
     *,
+    y_queries: Any,
+    y_database: Any,
     metric: str = "cosine",
     k: int = 100,
     min_shared: int = 2,
@@ -57,7 +57,7 @@ def evaluate_vectors(
     Parameters
     ----------
     database, queries : arrays of shape (n, n_features)
-    y_query, y_database : array-like of shape (n,), or tag matrix of shape (n, n_tags)
+    y_queries, y_database : array-like of shape (n,), or tag matrix of shape (n, n_tags)
         As in `evaluate`.
     metric : {"cosine", "euclidean"}
         Before the cosine is taken, the mean of the database is subtracted.
@@ -67,7 +67,8 @@ def evaluate_vectors(
     Examples
     --------
     >>> database = np.array([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
-    >>> report = evaluate_vectors(database, [[0.0, 2.0]], ["cat"], ["cat", "dog", "cat"], metric="euclidean", k=2)
+    >>> labels = {"y_queries": ["cat"], "y_database": ["cat", "dog", "cat"]}
+    >>> report = evaluate_vectors(database, [[0.0, 2.0]], **labels, metric="euclidean", k=2)
     >>> round(report.map, 4), report.precision_at_k
     (0.8333, 0.5)
     """
@@ -87,7 +88,7 @@ def evaluate_vectors(
         if exclude_self:
             distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
         order = np.argsort(distances, axis=1, kind="stable")[:, :n]
-        flags = np.take_along_axis(_relevant(y_query[start:stop], y_database, min_shared), order, axis=1)
+        flags = np.take_along_axis(_relevant(y_queries[start:stop], y_database, min_shared), order, axis=1)
         relevant = flags[flags.any(axis=1)].astype(np.int64)
         return expected_average_precision(np.ones_like(relevant), relevant), relevant.sum(axis=0)
 
@@ -114,11 +115,11 @@ def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
 
 
-def _relevant(y_query: Any, y_database: Any, min_shared: int) -> NDArray[np.bool_]:
+def _relevant(y_queries: Any, y_database: Any, min_shared: int) -> NDArray[np.bool_]:
     """Whether each item of the database is relevant to each query."""
-    if sparse.issparse(y_query):
-        return np.asarray((y_query @ y_database.T).toarray() >= min_shared)
-    y_query, y_database = np.asarray(y_query), np.asarray(y_database)
-    if y_query.ndim == 1:
-        return y_query[:, None] == y_database
-    return (y_query != 0).astype(np.float32) @ (y_database != 0).astype(np.float32).T >= min_shared
+    if sparse.issparse(y_queries):
+        return np.asarray((y_queries @ y_database.T).toarray() >= min_shared)
+    y_queries, y_database = np.asarray(y_queries), np.asarray(y_database)
+    if y_queries.ndim == 1:
+        return y_queries[:, None] == y_database
+    return (y_queries != 0).astype(np.float32) @ (y_database != 0).astype(np.float32).T >= min_shared

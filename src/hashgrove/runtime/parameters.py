@@ -22,11 +22,40 @@ __all__ = [
     "Integer",
     "Number",
     "OneOf",
+    "ParameterError",
     "Several",
     "Text",
     "check_parameters",
     "declared_constraints",
 ]
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that is not allowed: "The 'k' parameter must be an integer of at least 1. Got 0 instead."
+
+    Attributes
+    ----------
+    parameter : str
+        The name of the parameter.
+    reason : str
+        The message after the name: what the parameter must be, and what it is instead.
+
+    Examples
+    --------
+    >>> error = ParameterError("k", "must be an integer of at least 1. Got 0 instead.")
+    >>> error.parameter, error.reason
+    ('k', 'must be an integer of at least 1. Got 0 instead.')
+    """
+
+    def __init__(self, parameter: str, reason: str) -> None:
+        super().__init__(parameter, reason)  # both are arguments, so that the error can be pickled
+        self.parameter, self.reason = parameter, reason
+
+    def __str__(self) -> str:
+        return f"The {self.parameter!r} parameter {self.reason}"
+
+
+ParameterError.__module__ = "hashgrove"  # where it is public, and what a traceback calls it
 
 
 class Constraint(ABC):
@@ -41,9 +70,9 @@ class Constraint(ABC):
         """What the parameter must be, for the error message."""
 
     def check(self, name: str, value: Any) -> Any:
-        """Return the value; raise ValueError, with the name and what the parameter must be, if it is not allowed."""
+        """Return the value; raise `ParameterError` if it is not allowed."""
         if not self.allows(value):
-            raise ValueError(f"The {name!r} parameter must be {self}. Got {value!r} instead.")
+            raise ParameterError(name, f"must be {self}. Got {value!r} instead.")
         return value
 
 
@@ -54,7 +83,7 @@ class Integer(Constraint):
     >>> Integer(1).check("k", 0)
     Traceback (most recent call last):
         ...
-    ValueError: The 'k' parameter must be an integer of at least 1. Got 0 instead.
+    hashgrove.ParameterError: The 'k' parameter must be an integer of at least 1. Got 0 instead.
     """
 
     low: int
@@ -80,7 +109,7 @@ class Number(Constraint):
     >>> Number(above=0, below=1).check("share", 1.5)
     Traceback (most recent call last):
         ...
-    ValueError: The 'share' parameter must be a number above 0 and below 1. Got 1.5 instead.
+    hashgrove.ParameterError: The 'share' parameter must be a number above 0 and below 1. Got 1.5 instead.
     """
 
     above: float | None = None
@@ -115,7 +144,7 @@ class OneOf(Constraint):
     >>> OneOf(("mean", "max")).check("pooling", "sum")
     Traceback (most recent call last):
         ...
-    ValueError: The 'pooling' parameter must be one of ['mean', 'max']. Got 'sum' instead.
+    hashgrove.ParameterError: The 'pooling' parameter must be one of ['mean', 'max']. Got 'sum' instead.
     """
 
     choices: tuple[Any, ...]
@@ -175,8 +204,8 @@ class Several(Constraint):
     >>> Several(Integer(1), low=2, high=2, or_one=True).check("size", (16, 0))
     Traceback (most recent call last):
         ...
-    ValueError: The 'size' parameter must be an integer of at least 1, or a tuple of 2 of them. Got (16, 0) instead.
-    """
+    hashgrove.ParameterError: The 'size' parameter must be an integer of at least 1, or a tuple of 2 of them. Got (16, 0) instead.
+    """  # noqa: E501
 
     each: Constraint
     low: int

@@ -25,7 +25,9 @@ def available_threads(n_jobs: int | None = None) -> int:
     2
     """
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0):
-        raise ValueError(f"The 'n_jobs' parameter must be a non-zero integer or None. Got {n_jobs!r} instead.")
+        from hashgrove.runtime.parameters import ParameterError  # imports numpy, which the command line's help need not
+
+        raise ParameterError("n_jobs", f"must be a non-zero integer or None. Got {n_jobs!r} instead.")
     if n_jobs is not None and n_jobs > 0:
         return int(n_jobs)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

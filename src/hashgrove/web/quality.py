@@ -35,12 +35,14 @@ def measure(collection: Collection) -> dict[str, Any]:
     n_items = len(codes)
     if n_items <= ALL:
         queries = np.arange(n_items)
-        report = evaluate(codes, codes, labels, labels, k=DEPTH, exclude_self=True, knn=None)
+        report = evaluate(codes, codes, y_queries=labels, y_database=labels, k=DEPTH, exclude_self=True, knn=None)
         protocol = "Each item searches all others."
     else:
         drawn = np.random.default_rng(0).permutation(n_items)
         queries, rest = drawn[:N_QUERIES], drawn[N_QUERIES:]
-        report = evaluate(codes[rest], codes[queries], labels[queries], labels[rest], k=DEPTH, knn=None)
+        report = evaluate(
+            codes[rest], codes[queries], y_queries=labels[queries], y_database=labels[rest], k=DEPTH, knn=None
+        )
         protocol = f"{N_QUERIES:,} items, drawn by seed, search the {len(rest):,} others."
     values = report.to_dict()
     counts = dict(zip(*(part.tolist() for part in np.unique(labels, return_counts=True)), strict=True))

@@ -16,7 +16,7 @@ from hashgrove.index.engines.milvus import MilvusIndex
 from hashgrove.index.engines.postgres import PostgresIndex
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.engines.sqlite import SqliteIndex
-from hashgrove.runtime.parameters import Flag, Integer, OneOf, Text
+from hashgrove.runtime.parameters import Flag, Integer, OneOf, ParameterError, Text
 
 __all__ = ["ENGINES", "Engine", "EngineError", "connect"]
 
@@ -67,7 +67,7 @@ def connect(url: str, *, n_bits: int | None = None, model: Any = None, create: b
     parts = urlsplit(url)
     if parts.scheme not in ENGINES:
         schemes = ", ".join(f"{scheme}://" for scheme in ENGINES)
-        raise ValueError(f"The 'url' parameter must begin with one of {schemes}. Got {url!r} instead.")
+        raise ParameterError("url", f"must begin with one of {schemes}. Got {url!r} instead.")
     engine = ENGINES[parts.scheme]
     chosen = {**_options_in(parts.query, engine), **options}
     for name, value in chosen.items():

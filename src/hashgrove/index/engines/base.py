@@ -18,7 +18,7 @@ from hashgrove.index.base import Index
 from hashgrove.index.engines.server import without_password
 from hashgrove.index.engines.session import EngineError, Meta, Session
 from hashgrove.index.hooks import digest_of
-from hashgrove.runtime.parameters import Constraint, Integer
+from hashgrove.runtime.parameters import Constraint, Integer, ParameterError
 
 __all__ = ["Engine"]
 
@@ -107,9 +107,10 @@ class Engine(Index):
         """What is stored, with what the user adds to it."""
         stored, n_bytes = session.meta, None if n_bits is None else -(-int(n_bits) // 8)
         if n_bytes is not None and stored.n_bytes not in (None, n_bytes):
-            raise ValueError(
-                f"The 'n_bits' parameter must be that of the items at {self.place}, which have {stored.n_bytes} bytes "
-                f"per code. Got {n_bits} instead."
+            raise ParameterError(
+                "n_bits",
+                f"must be that of the items at {self.place}, which have {stored.n_bytes} bytes "
+                f"per code. Got {n_bits} instead.",
             )
         self._model = stored.model
         self._check_model(model)
@@ -233,9 +234,8 @@ def _allowed_ids(session: Session, allowed: NDArray[Any] | None) -> tuple[NDArra
         stored = allowed[session.known(allowed)]
         return stored, len(stored)
     if len(allowed) != n_items:
-        raise ValueError(
-            f"The 'allowed' parameter must have {n_items} entries, one per item, if it is a mask. "
-            f"Got {len(allowed)} instead."
+        raise ParameterError(
+            "allowed", f"must have {n_items} entries, one per item, if it is a mask. Got {len(allowed)} instead."
         )
     chosen = session.contents()[0][allowed] if n_items else np.empty(0, np.int64)
     return chosen, len(chosen)

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote
 from hashgrove.index.engines.server import without_password
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.locking import lock_file
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage.formats import FileError
 
 __all__ = ["file_path", "only_writer", "refuse_missing", "required"]
@@ -30,9 +31,10 @@ def file_path(url: SplitResult) -> str:
     """
     path = unquote(url.path.removeprefix("/"))
     if url.netloc or not path or "\0" in path:
-        raise ValueError(
-            f"The 'url' parameter must be {url.scheme}:///relative/path or {url.scheme}:////absolute/path. "
-            f"Got {without_password(url)!r} instead."
+        raise ParameterError(
+            "url",
+            f"must be {url.scheme}:///relative/path or {url.scheme}:////absolute/path. "
+            f"Got {without_password(url)!r} instead.",
         )
     return path
 

@@ -21,7 +21,7 @@ from hashgrove.index.engines.opening import required
 from hashgrove.index.engines.server import Server
 from hashgrove.index.engines.session import Found, Meta, Session
 from hashgrove.index.engines.sql import DEFAULT_TABLE, TABLES, Identifier, SqlSession
-from hashgrove.runtime.parameters import OneOf
+from hashgrove.runtime.parameters import OneOf, ParameterError
 
 __all__ = ["PostgresIndex"]
 
@@ -70,7 +70,7 @@ class PostgresIndex(Engine):
         self._driver = required("pg8000.dbapi", self.extra)
         server = Server.of(url, port=PORT, secret="PGPASSWORD")
         if not server.user or not server.database:
-            raise ValueError(f"The 'url' parameter must name a user and a database. Got {self.place!r} instead.")
+            raise ParameterError("url", f"must name a user and a database. Got {self.place!r} instead.")
         mode = options.get("sslmode", "prefer")
         settings = asdict(server) | {
             "ssl_context": ssl.create_default_context() if mode == "verify-full" else ENCRYPTION[mode]

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote
 
+from hashgrove.runtime.parameters import ParameterError
+
 __all__ = ["Server", "without_password"]
 
 
@@ -33,9 +35,10 @@ class Server:
             given = 0
         database = unquote(url.path.removeprefix("/"))
         if not url.hostname or given == 0 or "\0" in database or "/" in database:
-            raise ValueError(
-                f"The 'url' parameter must be {url.scheme}://user:password@host:port/database, with a port from 1 to "
-                f"65535. Got {without_password(url)!r} instead."
+            raise ParameterError(
+                "url",
+                f"must be {url.scheme}://user:password@host:port/database, with a port from 1 to "
+                f"65535. Got {without_password(url)!r} instead.",
             )
         password = os.environ.get(secret, "") if url.password is None else unquote(url.password)
         return cls(url.hostname, given or port, unquote(url.username or ""), password, database)

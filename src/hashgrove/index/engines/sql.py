@@ -32,7 +32,7 @@ class Identifier(Constraint):
     >>> Identifier().check("table", "a; DROP TABLE b")
     Traceback (most recent call last):
         ...
-    ValueError: The 'table' parameter must be a name of 1 to 50 small letters, digits and underscores that begins with a letter. Got 'a; DROP TABLE b' instead.
+    hashgrove.ParameterError: The 'table' parameter must be a name of 1 to 50 small letters, digits and underscores that begins with a letter. Got 'a; DROP TABLE b' instead.
     """  # noqa: E501
 
     def allows(self, value: Any) -> bool:
