@@ -135,17 +135,13 @@ def kinds_of_leaves(n: int, n_features: int, n_bits: int, share: float) -> Conte
         OURS: BoostedTrees.paper(n_trees=200, features_per_node=8),
         "hashgrove, Newton leaves, depth 4": newton(n_trees=290),
         "hashgrove, Newton leaves, depth 6": newton(n_trees=200, max_depth=6),
-        "hashgrove, oblivious trees, depth 6": newton(n_trees=345, max_depth=6, shape="oblivious"),
     }
     contenders = []
     for name, learner in learners.items():
         note = f"{learner.n_trees} trees" + ", leaves -1 and +1" * (name == OURS)
         encoder = trained(n_features, n_bits, learner.set_params(n_trees=max(int(learner.n_trees * share), 1)))
         contenders.append(Contender(name=name, run=lambda _, e=encoder: e.encode(X, n_jobs=1), note=note))
-    entries = race(contenders, rounds=5)
-    ratio = entries[3].seconds / entries[0].seconds
-    what = "oblivious trees at most as long as the trees of the paper"
-    return Contest(entries, [Target(what, 1.0, ratio, at_most=True)] if share == 1 else [])
+    return Contest(race(contenders, rounds=5))
 
 
 def hash_functions(n: int, n_features: int, n_bits: int, n_train: int, n_trees: int) -> Contest:

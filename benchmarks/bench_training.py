@@ -187,10 +187,6 @@ def kinds_of_leaves(n: int, n_features: int, threads: int, share: float) -> Cont
         "hashgrove, Newton leaves, depth 4": newton(n_trees=290),
         "hashgrove, Newton leaves, depth 4, features per tree": newton(n_trees=290, subset="tree"),
         "hashgrove, Newton leaves, depth 6": newton(n_trees=200, max_depth=6),
-        "hashgrove, oblivious trees, depth 6": newton(n_trees=345, max_depth=6, shape="oblivious"),
-        "hashgrove, oblivious trees, depth 6, features per tree": newton(
-            n_trees=345, max_depth=6, shape="oblivious", subset="tree"
-        ),
     }
     data = BoostedTrees().prepare(X[:n], np.random.default_rng(0), n_jobs=threads)
 

@@ -35,26 +35,11 @@ def tables_of_leaf_trees(n_bits, rng):
     return tables | {"value": value, "unit": rng.random(n_bits) + 0.1}
 
 
-def tables_of_oblivious_trees(n_bits, rng):
-    """Two trees of three levels per bit."""
-    n_trees = 2 * n_bits
-    return {
-        "low": np.full(N_FEATURES, -3.0),
-        "scale": np.full(N_FEATURES, 40.0),
-        "bit_ptr": np.arange(0, n_trees + 1, 2, dtype=np.int32),
-        "unit": rng.random(n_bits) + 0.1,
-        "feature": rng.integers(N_FEATURES, size=(n_trees, 3)).astype(np.uint32),
-        "threshold": rng.integers(60, 200, size=(n_trees, 3)).astype(np.uint8),
-        "leaves": rng.integers(-128, 128, size=(n_trees, 8)).astype(np.int8),
-    }
-
-
 EXAMPLES = {  # arrays that must be other than random floats, by encoder
     "kernel": lambda n_bits, rng: {"gamma": np.array(0.3)},
     "scaled-kernel": lambda n_bits, rng: {"gamma": np.array(0.3), "scale": np.linspace(0, 2, N_FEATURES)},
     "trees": tables_of_trees,
     "leaf-trees": tables_of_leaf_trees,
-    "oblivious-trees": tables_of_oblivious_trees,
     "class-scores": lambda n_bits, rng: {"exclusive": np.array(1, np.uint8)},
     "spheres": lambda n_bits, rng: {"radii": 3 * rng.random(n_bits)},
     "tabulated": lambda n_bits, rng: {"low": rng.random((7, n_bits)) - 2, "high": rng.random((7, n_bits)) + 1},

@@ -57,7 +57,7 @@ def tree(levels, first, records, start, n_tests):
     return np.uint64(found)
 
 
-def sum_records(levels, place, records, start, stop, sums, *, depth, shape, n_tests, size):
+def sum_records(levels, place, records, start, stop, sums, *, n_tests, size):
     """`hashgrove.encoders.leaf_sums.summing`: the sums of the leaves of compiled trees for 64 rows."""
     sums[:64] = 0
     for t in range(int(start), int(stop)):
@@ -67,14 +67,10 @@ def sum_records(levels, place, records, start, stop, sums, *, depth, shape, n_te
             passed = [
                 levels[int(f) + int(place) + row] > limit & 255 for f, limit in record[: 2 * n_tests].reshape(2, -1).T
             ]
-            if shape == "oblivious":
-                number = sum(int(bit) << level for level, bit in enumerate(passed))
-            else:
-                k = 0
-                while k < n_tests:
-                    k = 2 * k + 1 + int(passed[k])
-                number = k - n_tests
-            sums[row] += int(leaves[number]) - 128
+            k = 0
+            while k < n_tests:
+                k = 2 * k + 1 + int(passed[k])
+            sums[row] += int(leaves[k - n_tests]) - 128
 
 
 def add_where(votes, rows, weight):
@@ -139,7 +135,6 @@ MANY_CODES = pack(np.random.default_rng(2).integers(2, size=(650, 72)).astype(bo
 MARKS = np.random.default_rng(1).integers(2, size=(200, 70))
 
 NEWTON = {"leaves": "newton", "min_hessian": 0.1, "regularisation": 0.5}
-OBLIVIOUS = NEWTON | {"shape": "oblivious"}
 
 
 def fit(y=Y, affinity=None, trees=(), **settings):
@@ -218,9 +213,6 @@ COMPUTATIONS = {
     "newton trees of depth 6": lambda: fit(trees=NEWTON | {"max_depth": 6, "trimming": 0.0}),
     "newton trees of depth 7": lambda: fit(trees=NEWTON | {"max_depth": 7, "features_per_node": 20}),
     "newton trees of depth 9": lambda: fit(trees=NEWTON | {"max_depth": 9, "subset": "tree"}),
-    "oblivious trees": lambda: fit(trees=OBLIVIOUS),
-    "oblivious trees of depth 5": lambda: fit(trees=OBLIVIOUS | {"max_depth": 5, "subset": "tree"}),
-    "oblivious trees of depth 8": lambda: fit(trees=OBLIVIOUS | {"n_trees": 1, "max_depth": 8}),
     "bre": lambda: [
         BASELINES["bre"](2, n_anchors=8, anchors_per_bit=4, n_iter=1, random_state=0).fit(X, Y).transform(X)
     ],

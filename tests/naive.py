@@ -296,36 +296,15 @@ def newton_tree(bins, index, g, h, *, depth, columns, **rule):
     return out
 
 
-def oblivious_tree(bins, index, g, h, *, depth, columns, regularisation, min_hessian):
-    """The same for a tree with one test per level; a node where a test leaves too little curvature gains nothing."""
-    nodes = {(): np.ones(len(index), bool)}
-    of_columns = dict.fromkeys(columns, ())
-    for _ in range(depth):
-        alone = {node: newton_gain(g[mine], h[mine], regularisation) for node, mine in nodes.items()}
-        total = dict.fromkeys(product(range(255), range(len(bins))), 0.0)
-        for node, mine in nodes.items():
-            rule = {"regularisation": regularisation, "min_hessian": min_hessian}
-            gains = newton_gains(bins, index[mine], g[mine], h[mine], **rule)
-            for test in total:
-                total[test] += gains.get(test, alone[node])
-        threshold, feature = max(total, key=total.get)
-        if total[threshold, feature] <= sum(alone.values()) * (1 + 1e-9):
-            break
-        right = bins[feature, index] > threshold
-        nodes = {(*node, side): mine & (right == side) for node, mine in nodes.items() for side in (False, True)}
-        of_columns = {c: (*node, bool(bins[feature, c] > threshold)) for c, node in of_columns.items()}
-    return {c: newton_step(g[nodes[node]], h[nodes[node]], regularisation) for c, node in of_columns.items()}
-
-
-def logistic_boosting(bins, y, w, *, tree, n_trees, trimming, rate, **settings):
-    """Half log-odds after boosting with `newton_tree` or `oblivious_tree`, in float64."""
+def logistic_boosting(bins, y, w, *, n_trees, trimming, rate, **settings):
+    """Half log-odds after boosting with `newton_tree`, in float64."""
     n = len(y)
     margin, w = np.zeros(n), w * n / w.sum()
     for _ in range(n_trees):
         p = 1 / (1 + np.exp(2 * y * margin))
         kept = np.array(trimmed((w * p).astype(np.float32), trimming) if trimming else range(n))
         g, h = (w * y * p)[kept], (2 * w * p * (1 - p))[kept]
-        leaves = tree(bins, kept, g, h, columns=range(n), **settings)
+        leaves = newton_tree(bins, kept, g, h, columns=range(n), **settings)
         margin += rate * np.array([leaves[i] for i in range(n)])
     return margin
 
@@ -371,17 +350,6 @@ def leaf_trees_scores(X, *, low, scale, bit_ptr, unit, tree_ptr, feature, thresh
     for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
         leaves = [leaf_of(row, int(tree_ptr[t]), feature, threshold, child) for t in range(first, last)]
         scores[i, b] = value[leaves].astype(int).sum()
-    return scores * unit
-
-
-def oblivious_trees_scores(X, *, low, scale, bit_ptr, unit, feature, threshold, leaves):
-    """Scores of an ObliviousTrees encoder, one test after the other."""
-    bins = np.clip((X - low) * scale + 0.5, 0, 255).astype(int)
-    scores = np.zeros((len(X), len(bit_ptr) - 1))
-    for (i, row), (b, (first, last)) in product(enumerate(bins), enumerate(pairwise(bit_ptr))):
-        for t in range(first, last):
-            passed = [int(row[f] > limit) for f, limit in zip(feature[t], threshold[t], strict=True)]
-            scores[i, b] += int(leaves[t, sum(bit << level for level, bit in enumerate(passed))])
     return scores * unit
 
 
@@ -480,7 +448,6 @@ ENCODER_SCORES = {
     "scaled-kernel": scaled_kernel_scores,
     "trees": trees_scores,
     "leaf-trees": leaf_trees_scores,
-    "oblivious-trees": oblivious_trees_scores,
     "class-scores": class_scores,
     "sinusoid": sinusoid_scores,
     "spheres": sphere_scores,

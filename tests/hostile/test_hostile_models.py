@@ -13,7 +13,7 @@ import pytest
 import hashgrove
 from example_encoders import example
 from hashgrove.codes import MAX_BITS
-from hashgrove.encoders import ENCODERS, LeafTrees, ObliviousTrees, Trees, UnitKernel
+from hashgrove.encoders import ENCODERS, LeafTrees, Trees, UnitKernel
 from hashgrove.storage import modelfile, models
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_matrix
@@ -58,14 +58,6 @@ def large(name):
         return Trees(weights=np.ones(1, np.int16), **chain(SIZE // 10 | 1))
     if name == "leaf-trees":
         return LeafTrees(unit=np.ones(1), **chain(SIZE // 10 | 1))
-    if name == "oblivious-trees":
-        n_trees = SIZE // (2**12 + 12 * 5)
-        tests = np.zeros((n_trees, 12))
-        return ObliviousTrees(
-            low=np.zeros(1), scale=np.ones(1), bit_ptr=np.array([0, n_trees], np.int32), unit=np.ones(1),
-            feature=tests.astype(np.uint32), threshold=tests.astype(np.uint8),
-            leaves=np.ones((n_trees, 2**12), np.int8),
-        )  # fmt: skip
     if name == "unit-kernel":
         anchors = np.zeros((SIZE // 40_000, 10_000), np.float32)
         anchors[:, 0] = 1
@@ -77,7 +69,7 @@ def large(name):
 def test_a_large_model_takes_at_most_four_times_its_size(tmp_path):
     """The fuzz loop has small files only, for which 64 MB are always enough."""
     paths, expected = [FORMAT1 / "linear.hashgrove"], []
-    for name in ("trees", "leaf-trees", "oblivious-trees", "unit-kernel"):
+    for name in ("trees", "leaf-trees", "unit-kernel"):
         encoder, path = large(name), tmp_path / name
         models.save(path, encoder, hasher="FastHash", parameters={})
         assert abs(os.path.getsize(path) / SIZE - 1) < 0.1

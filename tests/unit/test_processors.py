@@ -12,7 +12,7 @@ import pytest
 from llvmlite import ir
 
 from hashgrove import BoostedTrees
-from hashgrove.encoders import LeafTrees, ObliviousTrees, Trees
+from hashgrove.encoders import LeafTrees, Trees
 from hashgrove.runtime.simd import look_up
 
 SSSE3 = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
@@ -22,10 +22,10 @@ PROCESSORS = {"generic": "", "nehalem": SSSE3, "haswell": AVX2, "skylake-avx512"
 ENCODE = """
 import sys
 import numpy as np
-from hashgrove.encoders import LeafTrees, ObliviousTrees, Trees
+from hashgrove.encoders import LeafTrees, Trees
 found = {}
 with np.load(sys.argv[1]) as file:
-    for name in ("Trees", "LeafTrees", "ObliviousTrees"):
+    for name in ("Trees", "LeafTrees"):
         arrays = {key.removeprefix(f"{name}."): file[key] for key in file.files if key.startswith(f"{name}.")}
         found[name] = globals()[name](**arrays).scores(file["X"])
 np.savez(sys.argv[2], **found)
@@ -38,8 +38,8 @@ def encoders():
     X = rng.random((300, 20)).astype(np.float32)
     z = np.where(X[:, :5].sum(axis=1) > 2.5, 1, -1).astype(np.int8)
     found = []
-    for settings in ({"leaves": "sign"}, {"leaves": "newton"}, {"leaves": "newton", "shape": "oblivious"}):
-        learner = BoostedTrees(n_trees=5, max_depth=6, regularisation=0.1, min_hessian=0.01, **settings)
+    for leaves in ("sign", "newton"):
+        learner = BoostedTrees(leaves=leaves, n_trees=5, max_depth=6, regularisation=0.1, min_hessian=0.01)
         found.append(learner.learn(learner.prepare(X, rng), z, None, rng)[0])
     return found, X
 
@@ -50,7 +50,7 @@ def test_scores_are_the_same_on_other_processors(processor, tmp_path):
     if not all(here.get(feature.removeprefix("+")) for feature in PROCESSORS[processor].split(",") if feature):
         pytest.skip(f"this processor cannot run code for {processor}")
     found, X = encoders()
-    assert [type(encoder) for encoder in found] == [Trees, LeafTrees, ObliviousTrees]
+    assert [type(encoder) for encoder in found] == [Trees, LeafTrees]
     arrays = {f"{type(e).__name__}.{name}": array for e in found for name, array in e.arrays().items()}
     np.savez(tmp_path / "encoders.npz", X=X, **arrays)
     environment = os.environ | {

@@ -6,22 +6,17 @@ import numpy as np
 import pytest
 
 from hashgrove import BoostedTrees, FastHash, load, load_hasher, unpack
-from hashgrove.encoders import Augmented, LeafTrees, ObliviousTrees, Posterior, Sum, Trees, UnitLinear
+from hashgrove.encoders import Augmented, LeafTrees, Posterior, Sum, Trees, UnitLinear
 from hashgrove.functions.start import CERTAIN, LinearStart
 from hashgrove.supervision import ClassLabels
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
 
 X, Y = blobs(n_classes=6)
 X_NEW, Y_NEW = blobs(n_classes=6, seed=1)
-LEAVES = {
-    "sign": {"leaves": "sign"},
-    "newton": {"leaves": "newton", "shape": "free"},
-    "oblivious": {"leaves": "newton", "shape": "oblivious"},
-}
-TREES = {"sign": Trees, "newton": LeafTrees, "oblivious": ObliviousTrees}
+TREES = {"sign": Trees, "newton": LeafTrees}
 
 
-@pytest.fixture(params=LEAVES)
+@pytest.fixture(params=TREES)
 def leaves(request):
     return request.param
 
@@ -33,7 +28,7 @@ def start(request):
 
 def trees(leaves="sign", start="linear", **settings):
     small = {"n_trees": 6, "max_depth": 3, "features_per_node": None, "n_anchors": 25}
-    return BoostedTrees(**LEAVES[leaves] | small | {"start": start} | settings)
+    return BoostedTrees(leaves=leaves, start=start, **small | settings)
 
 
 def small(n_bits=6, *, learner=None, **parameters):

@@ -13,7 +13,6 @@ from hashgrove.encoders.composite import Composite, Mixed, Sum
 from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.leaf_trees import LeafTrees
 from hashgrove.encoders.linear import Linear
-from hashgrove.encoders.oblivious_trees import ObliviousTrees
 from hashgrove.encoders.posterior import Posterior
 from hashgrove.encoders.scaled_kernel import ScaledKernel
 from hashgrove.encoders.sinusoid import Sinusoid
@@ -35,7 +34,6 @@ __all__ = [
     "LeafTrees",
     "Linear",
     "Mixed",
-    "ObliviousTrees",
     "Posterior",
     "ScaledKernel",
     "Sinusoid",
@@ -55,7 +53,6 @@ ENCODERS: dict[str, type[Encoder]] = {
     "scaled-kernel": ScaledKernel,
     "trees": Trees,
     "leaf-trees": LeafTrees,
-    "oblivious-trees": ObliviousTrees,
     "class-scores": ClassScores,
     "sinusoid": Sinusoid,
     "tabulated": Tabulated,

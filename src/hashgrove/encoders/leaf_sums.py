@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from hashgrove.encoders.binning import TILE
 from hashgrove.runtime.simd import constant, look_up, pointer, splat
 
-__all__ = ["BIAS", "DEEP", "NEVER", "SHALLOW", "n_tests_of", "record_size", "summing"]
+__all__ = ["BIAS", "DEEP", "NEVER", "SHALLOW", "record_size", "summing"]
 
 SHALLOW, DEEP = 4, 6  # depths with code without branches; a tree is filled up to one of them
 NEVER = np.uint32(0xFFFFFFFF)  # a threshold that no bin is above
@@ -29,29 +29,20 @@ BYTES = ir.VectorType(BYTE, TILE)
 PAIRS = ir.VectorType(ir.IntType(16), TILE // 2)  # the same vector, as pairs of rows
 
 
-def n_tests_of(depth: int, shape: str) -> int:
-    """Number of tests of a tree: one per inner node, or one per level if all nodes of a level share their test.
-
-    >>> n_tests_of(4, "free"), n_tests_of(4, "oblivious")
-    (15, 4)
-    """
-    return 2**depth - 1 if shape == "free" else depth
-
-
-def record_size(depth: int, shape: str) -> int:
+def record_size(depth: int) -> int:
     """Length of a record in uint32: place and threshold of each test, and one byte per leaf.
 
-    >>> record_size(4, "free"), record_size(6, "oblivious")
-    (34, 28)
+    >>> record_size(4), record_size(6)
+    (34, 142)
     """
-    return 2 * n_tests_of(depth, shape) + 2**depth // 4
+    return 2 * (2**depth - 1) + 2**depth // 4
 
 
 class _Tree:
     """Emits the code of one tree for 64 rows; ``rows`` points to the bins of feature 0, ``record`` to the record."""
 
-    def __init__(self, builder: Any, rows: Any, record: Any, depth: int, n_tests: int) -> None:
-        self.builder, self.rows, self.record, self.depth, self.n_tests = builder, rows, record, depth, n_tests
+    def __init__(self, builder: Any, rows: Any, record: Any, n_tests: int) -> None:
+        self.builder, self.rows, self.record, self.n_tests = builder, rows, record, n_tests
 
     def field(self, k: int) -> Any:
         """Entry k of the record."""
@@ -69,26 +60,18 @@ class _Tree:
         limits = self.builder.bitcast(splat(self.builder, self.field(self.n_tests + k), TILE // 4), BYTES)
         return self.builder.icmp_unsigned(">", bins, limits)
 
-    def free_number(self, k: int, depth: int) -> Any:
-        """The number of each row's leaf below test k of a tree where each node has a test of its own."""
+    def leaf_number(self, k: int, depth: int) -> Any:
+        """The number of each row's leaf below test k."""
         if depth == 1:
             return self.builder.zext(self.test(k), BYTES)
-        left, right = self.free_number(2 * k + 1, depth - 1), self.free_number(2 * k + 2, depth - 1)
+        left, right = self.leaf_number(2 * k + 1, depth - 1), self.leaf_number(2 * k + 2, depth - 1)
         further = self.builder.add(right, constant(BYTES, 2 ** (depth - 1)))
         return self.builder.select(self.test(k), further, left)
 
-    def oblivious_number(self) -> Any:
-        """The number of each row's leaf in a tree with one test per level; that of level l is bit l of the number."""
-        number = ir.Constant(BYTES, None)
-        for level in range(self.depth):
-            passed = self.builder.add(number, constant(BYTES, 2**level))
-            number = self.builder.select(self.test(level), passed, number)
-        return number
 
-
-def summing(depth: int, shape: str) -> Any:
-    """An intrinsic that sums the leaves of trees of this depth, which are "free" or "oblivious"."""
-    n_tests, size = n_tests_of(depth, shape), record_size(depth, shape)
+def summing(depth: int) -> Any:
+    """An intrinsic that sums the leaves of trees of this depth."""
+    n_tests, size = 2**depth - 1, record_size(depth)
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def sum_records(typing_context: Any, bins: Any, place: Any, records: Any, start: Any, stop: Any, sums: Any) -> Any:
@@ -105,8 +88,8 @@ def summing(depth: int, shape: str) -> Any:
             record = pointer(context, builder, signature.args[2], records, WORD(0), ir.IntType(32))
             both, second = (cgutils.alloca_once_value(builder, ir.Constant(PAIRS, None)) for _ in range(2))
             with cgutils.for_range_slice(builder, start, stop, WORD(1), intp=WORD) as (t, _):
-                tree = _Tree(builder, rows, builder.gep(record, [builder.mul(t, WORD(size))]), depth, n_tests)
-                number = tree.free_number(0, depth) if shape == "free" else tree.oblivious_number()
+                tree = _Tree(builder, rows, builder.gep(record, [builder.mul(t, WORD(size))]), n_tests)
+                number = tree.leaf_number(0, depth)
                 leaves = builder.bitcast(look_up(context, builder, tree.leaves(), 2**depth, number), PAIRS)
                 builder.store(builder.add(builder.load(both), leaves), both)
                 upper = builder.lshr(leaves, constant(PAIRS, 8))

@@ -13,8 +13,8 @@ from hashgrove.runtime.compiling import kernel
 
 __all__ = ["compile_leaves", "sum_leaves"]
 
-SHALLOW_RECORD, DEEP_RECORD = record_size(SHALLOW, "free"), record_size(DEEP, "free")
-_sum_shallow, _sum_deep = summing(SHALLOW, "free"), summing(DEEP, "free")
+SHALLOW_RECORD, DEEP_RECORD = record_size(SHALLOW), record_size(DEEP)
+_sum_shallow, _sum_deep = summing(SHALLOW), summing(DEEP)
 
 
 def compile_leaves(unit: int, tree_ptr: Any, feature: Any, threshold: Any, child: Any, value: Any) -> Any:

@@ -11,11 +11,9 @@ from sklearn.base import BaseEstimator
 from hashgrove.encoders import Encoder, Sum
 from hashgrove.encoders.binned_trees import BinnedTrees
 from hashgrove.encoders.binning import bin_features, fit_bins
-from hashgrove.encoders.oblivious_trees import MAX_LEVELS
 from hashgrove.functions.adaboost import adaboost
 from hashgrove.functions.binned import BinnedData, Growth
 from hashgrove.functions.logistic import logistic_boosting
-from hashgrove.functions.shapes import FreeShape, ObliviousShape, Shape
 from hashgrove.functions.start import LinearStart
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
 from hashgrove.supervision import Supervision
@@ -68,10 +66,6 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     leaves : {"newton", "sign"}, default="newton"
         What a tree says. ``"newton"``: a real number, a Newton step of the logistic loss. ``"sign"``: -1 or +1, and the
         trees are combined by discrete AdaBoost, as in the paper; `BoostedTrees.paper` has all its settings.
-    shape : {"free", "oblivious"}, default="free"
-        With Newton leaves: ``"free"``: each node has a test of its own. ``"oblivious"``: all nodes of a level share one
-        test, the one that gains most over all of them, and a level draws features like a node. Such a tree has at most
-        12 levels and is encoded faster.
     learning_rate : float or None, default=None
         With Newton leaves: the share of each step that is taken. ``None`` means 0.3; from 25,000
         rows on 0.5, or 0.7 without a start.
@@ -111,7 +105,6 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "trimming": Number(low=0, below=1),
         "min_points": Integer(0, 2**31),
         "leaves": OneOf(("sign", "newton")),
-        "shape": OneOf(("free", "oblivious")),
         "learning_rate": Number(above=0, below=10, or_none=True),
         "regularisation": Number(low=0, below=1e9),
         "min_hessian": Number(low=0, below=1e9),
@@ -130,7 +123,6 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         trimming: float = 0.1,
         min_points: int = 5,
         leaves: str = "newton",
-        shape: str = "free",
         learning_rate: float | None = None,
         regularisation: float = 10.0,
         min_hessian: float = 5.0,
@@ -145,7 +137,6 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         self.trimming = trimming
         self.min_points = min_points
         self.leaves = leaves
-        self.shape = shape
         self.learning_rate = learning_rate
         self.regularisation = regularisation
         self.min_hessian = min_hessian
@@ -167,7 +158,6 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         """
         settings: dict[str, Any] = {
             "leaves": "sign",
-            "shape": "free",
             "n_trees": 200,
             "max_depth": 4,
             "features_per_node": 200,
@@ -189,15 +179,11 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     ) -> _Prepared:
         """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
-        if self.shape == "oblivious":
-            OneOf(("newton",)).check("leaves", self.leaves)
-            Integer(1, MAX_LEVELS).check("max_depth", self.max_depth)
         trees = earlier.parts[-1] if isinstance(earlier, Sum) else earlier
         low, scale = (trees.low, trees.scale) if isinstance(trees, BinnedTrees) else fit_bins(X)
         bins = bin_features(X, low, scale, n_jobs=n_jobs)
         by_row = (
-            self.shape == "free"
-            and self.subset == "node"
+            self.subset == "node"
             and self.max_depth >= DEEP
             and DENSE * (self.features_per_node or len(bins)) >= len(bins)
         )
@@ -253,12 +239,11 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         )
         if self.leaves == "sign":
             return Boosted(*adaboost(data, z, weights, growth, min_points=self.min_points, start=start))
-        shape: Shape = FreeShape(growth) if self.shape == "free" else ObliviousShape(growth)
         encoder = logistic_boosting(
             data,
             z,
             weights,
-            shape,
+            growth,
             learning_rate=self._rate(n),
             regularisation=self.regularisation,
             min_hessian=self.min_hessian,

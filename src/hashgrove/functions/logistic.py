@@ -8,17 +8,15 @@ training gives is computed from these, and so equals what the encoder gives.
 from __future__ import annotations
 
 from math import factorial, log
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders.binned_trees import BinnedTrees
-from hashgrove.encoders.leaf_trees import MAX_LEAF, MAX_SUM
+from hashgrove.encoders.leaf_trees import MAX_LEAF, MAX_SUM, LeafTrees
 from hashgrove.functions.base import is_constant
-from hashgrove.functions.binned import BinnedData
+from hashgrove.functions.binned import BinnedData, Growth, node_tables
 from hashgrove.functions.newton_leaves import NewtonLeaves
-from hashgrove.functions.shapes import Shape
+from hashgrove.functions.tree import Tree
 from hashgrove.functions.trimming import DROPPED_BITS, heavy_limit
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
@@ -39,37 +37,37 @@ def logistic_boosting(
     data: BinnedData,
     z: NDArray[np.int8],
     weights: NDArray[np.float64] | None,
-    shape: Shape,
+    growth: Growth,
     *,
     learning_rate: float,
     regularisation: float,
     min_hessian: float,
     start: NDArray[np.float64] | None = None,
-) -> BinnedTrees:
+) -> LeafTrees:
     """Boost trees for one bit, whose scores are added to F; F begins at ``start``, or at 0."""
     if start is None and is_constant(z):
-        return _encoder(data, shape, [shape.constant(float(z[0]))])
+        return _encoder(data, [_constant(float(z[0]))])
     n = len(z)
     w = np.ones(n, np.float32) if weights is None else _of_mean_one(weights)
     F = np.zeros(n, np.float32) if start is None else start.astype(np.float32)
     g, half = np.empty(n, np.float32), np.empty(n, np.float32)
     _gradients(z, w, F, g, half)
-    trees: list[Any] = []
-    for seed in shape.growth.seeds:
-        scale, index, values = _pack(z, g, g.view(np.int32), half, shape.growth.trimming)
+    trees: list[Tree] = []
+    for seed in growth.seeds:
+        scale, index, values = _pack(z, g, g.view(np.int32), half, growth.trimming)
         if scale == 0:  # every row is certain
             break
         leaves = NewtonLeaves(regularisation * scale / 2, min_hessian * scale / 2)
-        tree, numbers = shape.grow(data, index, values, leaves, seed)
-        shape.values(tree)[:] *= learning_rate
+        tree, numbers = growth.tree(data, index, values, leaves, seed)
+        tree.value[:] *= learning_rate
         trees.append(tree)
-        digits = _leaf_numbers(data, shape, tree) if numbers is None else numbers[None]
-        arguments = digits, shape.values(tree).astype(np.float32), z, w, F, g, half
+        digits = _leaf_numbers(data, tree) if numbers is None else numbers[None]
+        arguments = digits, tree.value.astype(np.float32), z, w, F, g, half
         tasks = [(*arguments, *rows) for rows in chunks(n, ROWS_PER_CHUNK)]
         wrong = sum(run_tasks(_add_leaves, tasks, n_jobs=data.n_jobs))
-        if shape.growth.early_stopping and wrong == 0:
+        if growth.early_stopping and wrong == 0:
             break
-    return _encoder(data, shape, trees or [shape.constant(0.0)])
+    return _encoder(data, trees or [_constant(0.0)])
 
 
 def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -86,28 +84,35 @@ def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
     return (weights * (len(weights) / total)).astype(np.float32)
 
 
-def _encoder(data: BinnedData, shape: Shape, trees: list[Any]) -> BinnedTrees:
+def _constant(value: float) -> Tree:
+    """A tree that is a single leaf."""
+    zero = np.zeros(1, np.uint32)
+    return Tree(zero, np.zeros(1, np.uint8), zero, np.full(1, value))
+
+
+def _encoder(data: BinnedData, trees: list[Tree]) -> LeafTrees:
     """The encoder of one bit: leaves in units such that each is within a byte, and every sum of them within 16 bits."""
-    values = [shape.values(tree) for tree in trees]
-    highest = np.array([np.abs(value).max() for value in values])
+    highest = np.array([np.abs(tree.value).max() for tree in trees])
     room = MAX_SUM - len(trees) / 2  # rounding adds at most half a unit per tree
     unit = max(highest.max() / MAX_LEAF, highest.sum() / room)
     unit = unit if unit > 0 else 1.0
-    rounded = [np.rint(value / unit).astype(np.int8) for value in values]
-    return shape.encoder(data, trees, rounded, np.array([unit]))
+    rounded = [tree._replace(value=np.rint(tree.value / unit).astype(np.int8)) for tree in trees]
+    return LeafTrees(low=data.low, scale=data.scale, unit=np.array([unit]), **node_tables(rounded))
 
 
-def _leaf_numbers(data: BinnedData, shape: Shape, tree: Any) -> NDArray[np.int16]:
+def _leaf_numbers(data: BinnedData, tree: Tree) -> NDArray[np.int16]:
     """The number of each row's value in a tree, as digits: shape (n_digits, n), with the lowest digit first.
 
     The encoder's kernels compute it, for the same tree with the digits of the numbers as leaves.
     """
     digits: list[NDArray[np.int8]] = []
-    numbers = np.arange(len(shape.values(tree)))
+    numbers = np.arange(len(tree.value))
     while not digits or numbers.any():
         digits.append((numbers % RADIX).astype(np.int8))
         numbers = numbers // RADIX
-    encoder = shape.encoder(data, [tree] * len(digits), digits, np.ones(len(digits)))
+    tables = node_tables([tree._replace(value=digit) for digit in digits])
+    tables["bit_ptr"] = np.arange(len(digits) + 1, dtype=np.int32)  # one bit per digit
+    encoder = LeafTrees(low=data.low, scale=data.scale, unit=np.ones(len(digits)), **tables)
     return encoder.sums_of_bins(data.bins, n_jobs=data.n_jobs)
 
 

@@ -29,7 +29,7 @@ from hashgrove.functions.levels import (
 from hashgrove.functions.small_nodes import is_small, small_scratch, small_sums
 from hashgrove.runtime.compiling import kernel
 
-__all__ = ["MAX_STEP", "NOISE", "TINY", "NewtonLeaves", "fill_sums", "gain_alone", "largest", "split_gains"]
+__all__ = ["NewtonLeaves"]
 
 MAX_STEP = 4.0  # the largest step of a leaf, in half log-odds, before the learning rate
 TINY = 1e-30  # instead of a division by zero
@@ -98,7 +98,7 @@ class NewtonLeaves(NamedTuple):
 
 
 @kernel
-def halves(total):
+def _halves(total):
     """The sum of the gradients and half the sum of the curvatures that a sum of values holds, as float64.
 
     Both are below 2^31. (A conversion from int32 is one vector instruction on all processors, one from int64 is not.)
@@ -107,14 +107,14 @@ def halves(total):
 
 
 @kernel
-def gain_alone(total, regularisation):
+def _gain_alone(total, regularisation):
     """What a node with this sum of values gains as a leaf."""
-    gradient, half = halves(total)
+    gradient, half = _halves(total)
     return gradient * gradient / max(half + regularisation, TINY)
 
 
 @kernel
-def fill_sums(bins, gathered, lanes, level, node, sums):
+def _fill_sums(bins, gathered, lanes, level, node, sums):
     """Write the sum of a node's values on the left of the stump at each (threshold, lane), in a histogram's order."""
     fill_histogram(bins, gathered, lanes, level, node, sums)
     for i in range(LANES, HISTOGRAM):
@@ -122,25 +122,25 @@ def fill_sums(bins, gathered, lanes, level, node, sums):
 
 
 @kernel
-def _split_gain(left_sum, total, regularisation, min_half, otherwise):
-    """The gain of a stump with this sum on its left, or ``otherwise`` if a side has too little curvature."""
-    gradient, half = halves(total)
-    left, left_half = halves(left_sum)
+def _split_gain(left_sum, total, regularisation, min_half):
+    """The gain of a stump with this sum on its left, or 0 if a side has too little curvature."""
+    gradient, half = _halves(total)
+    left, left_half = _halves(left_sum)
     right, right_half = gradient - left, half - left_half
     a, b = left_half + regularisation, right_half + regularisation
     gain = (left * left * b + right * right * a) / max(a * b, TINY)
-    return gain if (left_half >= min_half) & (right_half >= min_half) else otherwise
+    return gain if (left_half >= min_half) & (right_half >= min_half) else 0.0
 
 
 @kernel
-def split_gains(sums, total, regularisation, min_half, otherwise, gains):
-    """Write the gains of stumps with these sums on their left, ``otherwise`` where a side has too little curvature."""
+def _split_gains(sums, total, regularisation, min_half, gains):
+    """Write the gains of stumps with these sums on their left, 0 where a side has too little curvature."""
     for i in range(len(gains)):
-        gains[i] = _split_gain(sums[i], total, regularisation, min_half, otherwise)
+        gains[i] = _split_gain(sums[i], total, regularisation, min_half)
 
 
 @kernel
-def largest(bits):
+def _largest(bits):
     """Place of the first largest gain. Gains are not negative, so they have the order of their ``bits``, int64."""
     best = np.int64(-1)
     for i in range(len(bits)):
@@ -179,7 +179,7 @@ def _search(bins, rows, level, features, families, histograms, kept, stumps, reg
             _best_of_small(small, n, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
             continue
         sums = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_sums(bins, gathered, lanes, level, node, sums)
+        _fill_sums(bins, gathered, lanes, level, node, sums)
         _best_of_group(sums, lanes, level.totals, node, group, regularisation, min_half, gains, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
@@ -194,7 +194,7 @@ def _open_thresholds(sums, total, min_half):
     The curvature on the left grows with the threshold, so both limits are found by bisection. Threshold 255, with
     nothing on its right, is not among them.
     """
-    half = halves(total)[1]
+    half = _halves(total)[1]
     first, stop = 0, 255
     while first < stop:
         middle = (first + stop) // 2
@@ -217,7 +217,7 @@ def _extreme_half(sums, threshold, sign):
     """The largest of ``sign`` x half the curvature on the left of a threshold, over the lanes."""
     found = -np.inf
     for q in range(LANES):
-        found = max(found, sign * halves(sums[threshold * LANES + q])[1])
+        found = max(found, sign * _halves(sums[threshold * LANES + q])[1])
     return found
 
 
@@ -228,8 +228,8 @@ def _best_of_group(sums, lanes, totals, node, group, regularisation, min_half, g
     place, gain = 0, 0.0
     if first < last:
         candidates = gains[first * LANES : last * LANES]
-        split_gains(sums[first * LANES :], totals[node], regularisation, min_half, 0.0, candidates)
-        best = largest(candidates.view(np.int64))
+        _split_gains(sums[first * LANES :], totals[node], regularisation, min_half, candidates)
+        best = _largest(candidates.view(np.int64))
         if candidates[best] > 0:
             place, gain = first * LANES + best, candidates[best]
     stumps.gains[node, group] = gain
@@ -245,11 +245,11 @@ def _best_of_small(small, n, lanes, totals, node, group, regularisation, min_hal
     best, lane, threshold, left = -1.0, 0, np.int64(256), np.int64(0)
     for q in range(LANES):
         if bins[q, :n].min() > 0:  # then threshold 0 has nothing on its left
-            gain = _split_gain(0, totals[node], regularisation, min_half, 0.0)
+            gain = _split_gain(0, totals[node], regularisation, min_half)
             if gain > best or (gain == best and threshold > 0):
                 best, lane, threshold, left = gain, q, np.int64(0), np.int64(0)
         for t in range(n):
-            gains[t] = _split_gain(sums[q, t], totals[node], regularisation, min_half, 0.0)
+            gains[t] = _split_gain(sums[q, t], totals[node], regularisation, min_half)
         for t in range(n):
             is_better = gains[t] > best or (gains[t] == best and bins[q, t] < threshold)
             if is_better and bins[q, t] < 255:
@@ -266,5 +266,5 @@ def _choose(gains, totals, regularisation):
     chosen = np.empty(len(totals), np.int64)
     for k in range(len(totals)):
         group = np.argmax(gains[k])
-        chosen[k] = group if gains[k, group] > gain_alone(totals[k], regularisation) * (1 + NOISE) else -1
+        chosen[k] = group if gains[k, group] > _gain_alone(totals[k], regularisation) * (1 + NOISE) else -1
     return chosen
