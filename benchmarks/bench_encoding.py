@@ -16,7 +16,7 @@ from bench_search import read
 from contest import OURS, Contender, Contest, Entry, Setting, Target, faster_than, main, on_one_thread, race, timed
 from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, pack
 from hashgrove.encoders import Trees
-from hashgrove.encoders.binning import bin_tiles
+from hashgrove.trees.binning import bin_tiles
 
 SKETCH = 2.1e-6  # seconds per row of a first sketch: 64 bits of 200 trees of depth 4, without quantising
 

@@ -21,8 +21,8 @@ from bench_training import noisy_labels
 from contest import DOCS, machine, timed
 from hashgrove import BoostedTrees, FlatIndex, evaluate
 from hashgrove.codes import hamming
-from hashgrove.functions import adaboost, sign_leaves, tree
 from hashgrove.storage.atomic import atomic_write
+from hashgrove.trees import adaboost, grower
 
 ROUNDS = 3
 
@@ -41,9 +41,9 @@ def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
     additions = 0
     parts = {
         "choice of the heavy examples": (adaboost, "_trim"),
-        "histograms and split search": (sign_leaves, "search_level"),
-        "features of the nodes": (tree, "draw_features"),
-        "splitting the examples": (tree, "_split"),
+        "histograms and split search": (grower, "best_stumps"),
+        "features of the nodes": (grower, "draw_features"),
+        "splitting the examples": (grower, "_split"),
         "weights": (adaboost, "_reweight"),
     }
     originals = {name: getattr(*place) for name, place in parts.items()}
@@ -55,7 +55,7 @@ def training(n: int, n_features: int, n_trees: int, k: int) -> dict[str, float]:
             result = originals[name](*arguments, **settings)
             spent[name] += time.perf_counter() - started
             if name == "histograms and split search":
-                level, features = arguments[3], arguments[4]
+                level, features = arguments[2], arguments[3]
                 additions += int(level.starts[-1]) * features.shape[1]
             return result
 

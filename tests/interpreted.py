@@ -44,7 +44,7 @@ def below(words, n, first, queries, query, n_words, limit):
 
 
 def tree(levels, first, records, start, n_tests):
-    """`hashgrove.encoders.forest._tree_of`: the rows among 64 where a tree with ``n_tests`` nodes says +1."""
+    """`hashgrove.trees.prediction._tree_of`: the rows among 64 where a tree with ``n_tests`` nodes says +1."""
     record = records[int(start) : int(start) + 2 * n_tests + (n_tests + 1) // 8]
     flips = record[2 * n_tests :].view(np.uint8)
     found = 0
@@ -58,7 +58,7 @@ def tree(levels, first, records, start, n_tests):
 
 
 def sum_records(levels, place, records, start, stop, sums, *, n_tests, size):
-    """`hashgrove.encoders.leaf_sums.summing`: the sums of the leaves of compiled trees for 64 rows."""
+    """`hashgrove.trees.prediction._leaf_sums_of`: the sums of the leaves of compiled trees for 64 rows."""
     sums[:64] = 0
     for t in range(int(start), int(stop)):
         record = records[t * size : (t + 1) * size]
@@ -74,14 +74,14 @@ def sum_records(levels, place, records, start, stop, sums, *, n_tests, size):
 
 
 def add_where(votes, rows, weight):
-    """`hashgrove.encoders.forest._add_where`: add a weight to the votes of the rows whose bit is one."""
+    """`hashgrove.trees.prediction._add_where`: add a weight to the votes of the rows whose bit is one."""
     for row in range(64):
         if int(rows) >> row & 1:
             votes[row] += weight
 
 
 def bin_lanes(values, at, low, scale, feature, out, to):
-    """`hashgrove.encoders.binning._bin_lanes`: write the levels of 16 values; one bit for each that is not finite."""
+    """`hashgrove.trees.binning._bin_lanes`: write the levels of 16 values; one bit for each that is not finite."""
     at, feature, to = int(at), int(feature), int(to)
     read = values[at : at + 16].astype(np.float64)
     level = (read - low[feature : feature + 16]) * scale[feature : feature + 16] + 0.5
@@ -90,7 +90,7 @@ def bin_lanes(values, at, low, scale, feature, out, to):
 
 
 def write_extremes(histogram, extremes):
-    """`hashgrove.functions.sign_leaves._write_extremes`: the largest and smallest cumulative sums of eight lanes."""
+    """`hashgrove.trees.splitting._write_extremes`: the largest and smallest cumulative sums of eight lanes."""
     sums = np.zeros((256, 8), np.int32)
     np.cumsum(histogram.reshape(256, 8)[:255], axis=0, out=sums[1:])
     extremes[:8], extremes[8:] = sums.max(axis=0), sums.min(axis=0)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from hashgrove.functions.binned import BinnedData, Growth
-from hashgrove.functions.newton_leaves import NewtonLeaves
-from hashgrove.functions.sign_leaves import SignLeaves
+from hashgrove.trees.binning import BinnedData
+from hashgrove.trees.grower import BoostingSettings, grow
+from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.splitting import newton_rule, pack, sign_rule
 
 N_FEATURES = 5
 
@@ -19,21 +20,16 @@ def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, by_row=False, seed=0
     bins = rng.integers(0, n_bins, (N_FEATURES, n)).astype(np.uint8)
     index = np.flatnonzero(rng.random(n) < share).astype(np.uint32)
     values = rng.choice(np.array([-30, -20, 20, 30], np.int32), len(index))
-    leaves = SignLeaves(2)
+    rule = sign_rule(2)
     if kind == "newton":
-        values = (values.astype(np.int64) << 32) + rng.integers(0, 20, len(index))
-        leaves = NewtonLeaves(10.0, 30.0)
-    growth = Growth(
-        max_depth=max_depth,
-        n_features=3,
-        subset="node",
-        trimming=0.1,
-        early_stopping=False,
-        seeds=np.zeros(0, np.uint64),
-    )
+        halves = rng.integers(0, 20, len(index))
+        values = np.array([pack(*pair) for pair in zip(values, halves, strict=True)], np.int64)
+        rule = newton_rule(20.0, 60.0, scale=1.0)
+    settings = BoostingSettings(max_depth, n_features=3, subset="node", trimming=0.0, early_stopping=False)
     rows = np.ascontiguousarray(bins.T) if by_row else np.empty((0, 0), np.uint8)
     data = BinnedData(bins, np.zeros(N_FEATURES), np.ones(N_FEATURES), n_jobs, rows)
-    return bins, *growth.tree(data, index, values, leaves, np.uint64(seed))
+    seed, memory = np.uint64(seed), HistogramMemory()
+    return bins, *grow(data, index, values, rule=rule, settings=settings, seed=seed, memory=memory)
 
 
 @pytest.mark.parametrize("kind", ["sign", "newton"])

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 import naive
 from hashgrove import BoostedTrees
 from hashgrove.encoders import LeafTrees
-from hashgrove.encoders.leaf_trees import MAX_SUM
-from hashgrove.functions.levels import KeptHistograms
-from hashgrove.functions.logistic import MASS, _gradients, _pack
-from hashgrove.functions.newton_leaves import NewtonLeaves
-from hashgrove.functions.tree import grow
+from hashgrove.trees.binning import BinnedData
+from hashgrove.trees.grower import BoostingSettings, grow
+from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.logistic import MASS, _gradients, _trim
+from hashgrove.trees.prediction import MAX_SUM
+from hashgrove.trees.splitting import leaf_values, newton_rule, pack, unpack
 
 UNIT = 1000  # fixed point of the examples below
-
-NO_ROWS = np.empty((0, 0), np.uint8)
 
 
 def examples(seed, n=40, d=3, n_bins=256):
@@ -36,20 +35,15 @@ def examples(seed, n=40, d=3, n_bins=256):
 
 def grown(bins, index, g, h, *, depth, regularisation, min_hessian, subset="node", n_features=99, seed=0, n_jobs=1):
     """A tree on these examples."""
-    leaves = NewtonLeaves(regularisation * UNIT / 2, min_hessian * UNIT / 2)
     return grow(
-        bins,
-        NO_ROWS,
+        BinnedData(bins, np.zeros(len(bins)), np.ones(len(bins)), n_jobs),
         index.astype(np.uint32),
-        (g.astype(np.int64) << 32) + h // 2,
-        leaves=leaves,
-        max_depth=depth,
-        n_features=n_features,
-        subset=subset,
+        np.array([pack(*pair) for pair in zip(g, h // 2, strict=True)], np.int64),
+        rule=newton_rule(regularisation, min_hessian, scale=UNIT),
+        settings=BoostingSettings(depth, n_features, subset, trimming=0.0, early_stopping=False),
         seed=np.uint64(seed),
-        memory=KeptHistograms(),
-        n_jobs=n_jobs,
-    )
+        memory=HistogramMemory(),
+    )[0]
 
 
 def values_of(tree, bins):
@@ -105,7 +99,7 @@ def test_histograms_that_are_too_large_to_keep_are_computed_again(monkeypatch):
     bins, index, g, h = examples(3, n=3000, d=20)
     rule = {"depth": 5, "regularisation": 1.0, "min_hessian": 1.0, "subset": "tree"}
     kept = grown(bins, index, g, h, **rule)
-    monkeypatch.setattr("hashgrove.functions.levels.KEPT_BYTES", 2**17)
+    monkeypatch.setattr("hashgrove.trees.histogram.KEPT_BYTES", 2**17)
     for a, b in zip(kept, grown(bins, index, g, h, **rule), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -120,7 +114,8 @@ def test_a_node_without_gain_is_a_leaf():
 
 
 def test_steps_are_limited():
-    steps = NewtonLeaves(0.0, 0.0).leaf_values(np.array([(500 << 32) + 1, -(500 << 32) + 1, 0, 7 << 32]))
+    totals = np.array([pack(500, 1), pack(-500, 1), pack(0, 0), pack(7, 0)])
+    steps = leaf_values(totals, newton_rule(0.0, 0.0, scale=1.0))
     assert steps.tolist() == [4.0, -4.0, 0.0, 4.0]
 
 
@@ -154,13 +149,13 @@ def test_packed_values(trimming):
     g = rng.lognormal(sigma=2, size=500).astype(np.float32)
     half = (g * rng.random(500)).astype(np.float32)
     y = rng.choice([-1, 1], 500).astype(np.int8)
-    scale, index, values = _pack(y, g, g.view(np.int32), half, trimming)
+    scale, index, values = _trim(y, g, g.view(np.int32), half, trimming)
     assert index.tolist() == (naive.trimmed(g, trimming) if trimming else list(range(500)))
-    np.testing.assert_allclose(values >> 32, y[index] * g[index] * scale, atol=0.51)
-    np.testing.assert_allclose(values & (2**32 - 1), half[index] * scale, atol=0.51)
-    assert np.abs(values >> 32).sum() == pytest.approx(MASS, rel=1e-5)
-    total = values.sum()
-    assert [total >> 32, total & (2**32 - 1)] == [(values >> 32).sum(), (values & (2**32 - 1)).sum()]
+    gradients, halves = np.transpose([unpack(value) for value in values])
+    np.testing.assert_allclose(gradients, y[index] * g[index] * scale, atol=0.51)
+    np.testing.assert_allclose(halves, half[index] * scale, atol=0.51)
+    assert np.abs(gradients).sum() == pytest.approx(MASS, rel=1e-5)
+    assert unpack(values.sum()) == (gradients.sum(), halves.sum())
 
 
 def problem(seed, n=80, d=4):

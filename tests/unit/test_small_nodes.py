@@ -8,33 +8,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashgrove.functions import BoostedTrees
-from hashgrove.functions.gathered import gathered_bins, room_for_gathered
-from hashgrove.functions.levels import KeptHistograms, OpenNodes
-from hashgrove.functions.newton_leaves import NewtonLeaves
-from hashgrove.functions.sign_leaves import SignLeaves
-from hashgrove.functions.small_nodes import SMALL
+from hashgrove.trees.histogram import SMALL, HistogramMemory, OpenNodes, gathered_bins, room_for_gathered
+from hashgrove.trees.splitting import best_stumps, newton_rule, pack, sign_rule
 
 NO_ROWS = np.empty((0, 0), np.uint8)
-LEAVES = {
-    "sign": SignLeaves(0),
-    "newton": NewtonLeaves(100.0, 300.0),
-    "newton without limits": NewtonLeaves(0.0, 0.0),
+RULES = {
+    "sign": sign_rule(0),
+    "newton": newton_rule(200.0, 600.0, scale=1.0),
+    "newton without limits": newton_rule(0.0, 0.0, scale=1.0),
 }
 
 
 def level_of(kind, sizes, rng):
-    """A level whose nodes have these sizes, and values as the leaves define them; some values are equal or 0."""
+    """A level whose nodes have these sizes, and values as the rule defines them; some values are equal or 0."""
     starts = np.concatenate([[0], np.cumsum(sizes)])
     n = int(starts[-1])
     values = rng.integers(-3, 4, n).astype(np.int32) * np.int32(50)
     if kind != "sign":
-        values = (values.astype(np.int64) << 32) + rng.integers(0, 200, n)
+        values = np.array([pack(*pair) for pair in zip(values, rng.integers(0, 200, n), strict=True)], np.int64)
     totals = np.array([values[a:b].sum(dtype=np.int64) for a, b in pairwise(starts)])
     nodes = np.arange(len(sizes))
     return OpenNodes(rng.permutation(n).astype(np.uint32), values, nodes, starts, totals, np.zeros_like(nodes))
 
 
-@pytest.mark.parametrize("kind", LEAVES)
+@pytest.mark.parametrize("kind", RULES)
 @settings(deadline=None, max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 5 * SMALL), min_size=1, max_size=5),
@@ -50,9 +47,10 @@ def test_the_stumps_of_small_nodes_are_those_of_the_plain_search(kind, sizes, hi
     rows = np.ascontiguousarray(bins.T) if by_row else NO_ROWS
     features = rng.integers(0, 20, (len(sizes), 48)).astype(np.uint32)
     histograms = np.empty((0, 6, 0), level.values.dtype)
-    found, kept = LEAVES[kind].best_stumps(bins, rows, level, features, histograms, memory=None, n_jobs=1)
-    memory = KeptHistograms()  # keeping the histograms means that every node needs one
-    plain, filled = LEAVES[kind].best_stumps(bins, NO_ROWS, level, features, histograms, memory=memory, n_jobs=1)
+    arguments = level, features, histograms, RULES[kind]
+    found, kept = best_stumps(bins, rows, *arguments, memory=None, n_jobs=1)
+    memory = HistogramMemory()  # keeping the histograms means that every node needs one
+    plain, filled = best_stumps(bins, NO_ROWS, *arguments, memory=memory, n_jobs=1)
     assert (len(kept), len(filled)) == (0, len(sizes))
     for name, values, expected in zip(found._fields, found, plain, strict=True):
         np.testing.assert_array_equal(values, expected, err_msg=name)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashgrove import BoostedTrees
-from hashgrove.encoders.binning import bin_features, fit_bins
-from hashgrove.encoders.trees import MAX_VOTES, Trees
-from hashgrove.functions.adaboost import _trim
-from hashgrove.functions.levels import SEARCH_COST, KeptHistograms, _equal_shares
-from hashgrove.functions.sign_leaves import SignLeaves
-from hashgrove.functions.tree import grow
+from hashgrove.encoders import Trees
+from hashgrove.trees.adaboost import _trim
+from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
+from hashgrove.trees.grower import BoostingSettings, grow
+from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.prediction import MAX_SUM, join_trees
+from hashgrove.trees.splitting import SEARCH_COST, _equal_shares, sign_rule
 from naive import adaboost, equal_shares, stump, tree_predictions, trees_scores, trimmed
 
 
@@ -27,24 +28,23 @@ def data(seed, n=60, d=5, n_bins=256):
     return bins, y.astype(np.int8), rng
 
 
-NO_ROWS = np.empty((0, 0), np.uint8)
-
-
-def sign_tree(bins, index, signed, *, min_points, seed, **settings):
-    leaves, memory = SignLeaves(min_points), KeptHistograms()
-    return grow(bins, NO_ROWS, index, signed, leaves=leaves, seed=np.uint64(seed), memory=memory, **settings)
+def sign_tree(bins, index, signed, *, min_points, seed, max_depth, n_features, subset="node", n_jobs=1):
+    data = BinnedData(bins, np.zeros(len(bins)), np.ones(len(bins)), n_jobs)
+    settings = BoostingSettings(max_depth, n_features, subset, trimming=0.0, early_stopping=False)
+    return grow(
+        data,
+        index,
+        signed,
+        rule=sign_rule(min_points),
+        settings=settings,
+        seed=np.uint64(seed),
+        memory=HistogramMemory(),
+    )[0]
 
 
 def forest(tree, n_features, *, weights=(1,)):
-    sizes = [len(tree.value)]
-    return Trees(
-        low=np.zeros(n_features),
-        scale=np.ones(n_features),
-        bit_ptr=np.array([0, 1], np.int32),
-        weights=np.array(weights, np.int16),
-        tree_ptr=np.array([0, *sizes], np.int32),
-        **tree._asdict(),
-    )
+    binning = {"low": np.zeros(n_features), "scale": np.ones(n_features)}
+    return Trees(weights=np.array(weights, np.int16), **binning, **join_trees([tree])._asdict())
 
 
 def leaves(tree, bins):
@@ -304,7 +304,7 @@ def test_concatenated_trees_give_the_bits_of_their_parts():
     encoder, parts, X = an_encoder()
     assert (encoder.scores(X) == np.concatenate([p.scores(X) for p in parts], axis=1)).all()
     for b in range(3):
-        assert 1 <= encoder.weights[encoder.bit_ptr[b] : encoder.bit_ptr[b + 1]].sum() <= MAX_VOTES
+        assert 1 <= encoder.weights[encoder.bit_ptr[b] : encoder.bit_ptr[b + 1]].sum() <= MAX_SUM
     assert (
         encoder.scores(X.astype(np.float32)[::-1]) == encoder.scores(np.asfortranarray(X.astype(np.float32)))[::-1]
     ).all()
@@ -329,7 +329,8 @@ POINTERS_THAT_WRAP = [0, 2**31 - 1, -(2**31), -1]  # the differences are positiv
         ("bit_ptr", lambda a: np.array([*POINTERS_THAT_WRAP, 12], np.int32), "'bit_ptr' must increase strictly"),
         ("bit_ptr", lambda a: np.array([0], np.int32), "'bit_ptr' must increase strictly"),
         ("tree_ptr", lambda a: a[:-1], "'tree_ptr' must increase strictly"),
-        ("tree_ptr", lambda a: np.delete(a, 1), "'weights' must be 11 numbers"),
+        ("tree_ptr", lambda a: np.delete(a, 1), "'bit_ptr' must increase strictly from 0 to 11"),
+        ("weights", lambda a: a[:-1], "'weights' must be 12 numbers"),
         ("scale", lambda a: a * np.nan, "'scale' must be finite"),
         ("low", lambda a: a[:2], "with n_features = 2"),
     ],

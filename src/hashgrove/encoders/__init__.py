@@ -11,14 +11,13 @@ from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
 from hashgrove.encoders.composite import Composite, Mixed, Sum
 from hashgrove.encoders.kernel import Kernel
-from hashgrove.encoders.leaf_trees import LeafTrees
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.posterior import Posterior
 from hashgrove.encoders.scaled_kernel import ScaledKernel
 from hashgrove.encoders.sinusoid import Sinusoid
 from hashgrove.encoders.spheres import Spheres
 from hashgrove.encoders.tabulated import Tabulated
-from hashgrove.encoders.trees import Trees
+from hashgrove.encoders.trees import LeafTrees, Trees
 from hashgrove.encoders.unit_kernel import UnitKernel
 from hashgrove.encoders.unit_linear import UnitLinear
 

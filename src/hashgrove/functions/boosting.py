@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from hashgrove.encoders import Encoder, Sum
-from hashgrove.encoders.binned_trees import BinnedTrees
-from hashgrove.encoders.binning import bin_features, fit_bins
-from hashgrove.functions.adaboost import adaboost
-from hashgrove.functions.binned import BinnedData, Growth
-from hashgrove.functions.logistic import logistic_boosting
+from hashgrove.encoders import Encoder, LeafTrees, Sum, Trees
+from hashgrove.encoders.trees import BinnedTrees
 from hashgrove.functions.start import LinearStart
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
 from hashgrove.supervision import Supervision
+from hashgrove.trees.adaboost import adaboost
+from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
+from hashgrove.trees.grower import BoostingSettings
+from hashgrove.trees.logistic import logistic_boosting
 
-__all__ = ["BinnedData", "Boosted", "BoostedTrees"]
+__all__ = ["BoostedTrees"]
 
 MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
@@ -28,8 +28,8 @@ RATE_OF_FEW, RATE_OF_MANY = 0.3, 0.5  # below and from this number of rows
 RATE_ALONE = 0.7  # of many rows, for trees without a start, which have to learn everything themselves
 
 
-class Boosted(NamedTuple):
-    """What boosting gives for one bit: its trees, and what one unit of their scores adds to the margin."""
+class _Boosted(NamedTuple):
+    """The trees of one bit, and the margin that a score of 1 adds."""
 
     encoder: BinnedTrees
     unit: float
@@ -222,34 +222,38 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         rng: np.random.Generator,
         *,
         start: NDArray[np.float64] | None = None,
-    ) -> Boosted:
+    ) -> _Boosted:
         """Boost the trees of one bit from an initial margin.
 
         ``start`` has half the log-odds of each row; the trees learn what remains. The margin of a row is then its start
         plus ``unit`` x its score. The unit is 0 if no tree helps, except that without a start the bit is then constant.
         """
         n_features, n = data.bins.shape
-        growth = Growth(
+        settings = BoostingSettings(
             max_depth=self.max_depth,
             n_features=n_features if self.features_per_node is None else self.features_per_node,
             subset=self.subset,
             trimming=self.trimming,
             early_stopping=self.early_stopping,
-            seeds=rng.integers(2**63, size=self.n_trees, dtype=np.uint64),
         )
+        seeds = rng.integers(2**63, size=self.n_trees, dtype=np.uint64)
+        binning: dict[str, Any] = {"low": data.low, "scale": data.scale}
         if self.leaves == "sign":
-            return Boosted(*adaboost(data, z, weights, growth, min_points=self.min_points, start=start))
-        encoder = logistic_boosting(
+            voting = adaboost(data, z, weights, settings, seeds, min_points=self.min_points, start=start)
+            trees = Trees(weights=voting.votes, **binning, **voting.forest._asdict())
+            return _Boosted(trees, voting.total_weight)
+        additive = logistic_boosting(
             data,
             z,
             weights,
-            growth,
+            settings,
+            seeds,
             learning_rate=self._rate(n),
             regularisation=self.regularisation,
             min_hessian=self.min_hessian,
             start=start,
         )
-        return Boosted(encoder, 1.0)
+        return _Boosted(LeafTrees(unit=np.array([additive.unit]), **binning, **additive.forest._asdict()), 1.0)
 
     def _rate(self, n: int) -> float:
         """The share of each step that is taken, with ``n`` rows."""

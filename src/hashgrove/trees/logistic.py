@@ -8,20 +8,29 @@ training gives is computed from these, and so equals what the encoder gives.
 from __future__ import annotations
 
 from math import factorial, log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders.leaf_trees import MAX_LEAF, MAX_SUM, LeafTrees
-from hashgrove.functions.base import is_constant
-from hashgrove.functions.binned import BinnedData, Growth, node_tables
-from hashgrove.functions.newton_leaves import NewtonLeaves
-from hashgrove.functions.tree import Tree
-from hashgrove.functions.trimming import DROPPED_BITS, heavy_limit
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
+from hashgrove.trees.binning import BinnedData
+from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, constant_tree, grow, heavy_limit
+from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.prediction import (
+    MAX_LEAF,
+    MAX_SUM,
+    Forest,
+    Nodes,
+    compile_leaves,
+    join_trees,
+    sum_leaves,
+    sums_of_bins,
+)
+from hashgrove.trees.splitting import newton_rule, pack
 
-__all__ = ["logistic_boosting"]
+__all__ = ["AdditiveTrees", "logistic_boosting"]
 
 ROWS_PER_CHUNK = 2**16  # with fewer rows a second thread does not pay
 RADIX = 128  # a digit is a leaf of one byte
@@ -33,41 +42,50 @@ ROUNDING = np.float32(1.5 * 2**23)  # adding and subtracting it rounds a float32
 EXP2 = tuple(np.float32(log(2) ** k / factorial(k)) for k in range(7))  # series of 2^x, accurate to 1e-7 for |x| <= 1/2
 
 
+class AdditiveTrees(NamedTuple):
+    """The trees of one bit, with leaves that are whole numbers; ``unit`` is the score that a sum of 1 stands for."""
+
+    forest: Forest
+    unit: float
+
+
 def logistic_boosting(
     data: BinnedData,
     z: NDArray[np.int8],
     weights: NDArray[np.float64] | None,
-    growth: Growth,
+    settings: BoostingSettings,
+    seeds: NDArray[np.uint64],
     *,
     learning_rate: float,
     regularisation: float,
     min_hessian: float,
     start: NDArray[np.float64] | None = None,
-) -> LeafTrees:
-    """Boost trees for one bit, whose scores are added to F; F begins at ``start``, or at 0."""
-    if start is None and is_constant(z):
-        return _encoder(data, [_constant(float(z[0]))])
+) -> AdditiveTrees:
+    """Boost trees for one bit, one round per seed. Their scores are added to F, which begins at ``start``, or at 0."""
+    if start is None and np.all(z == z[0]):
+        return _in_whole_numbers([constant_tree(np.full(1, float(z[0])))])
     n = len(z)
     w = np.ones(n, np.float32) if weights is None else _of_mean_one(weights)
     F = np.zeros(n, np.float32) if start is None else start.astype(np.float32)
     g, half = np.empty(n, np.float32), np.empty(n, np.float32)
     _gradients(z, w, F, g, half)
-    trees: list[Tree] = []
-    for seed in growth.seeds:
-        scale, index, values = _pack(z, g, g.view(np.int32), half, growth.trimming)
+    memory = HistogramMemory()
+    trees: list[Nodes] = []
+    for seed in seeds:
+        scale, index, values = _trim(z, g, g.view(np.int32), half, settings.trimming)
         if scale == 0:  # every row is certain
             break
-        leaves = NewtonLeaves(regularisation * scale / 2, min_hessian * scale / 2)
-        tree, numbers = growth.tree(data, index, values, leaves, seed)
+        rule = newton_rule(regularisation, min_hessian, scale=scale)
+        tree, leaves = grow(data, index, values, rule=rule, settings=settings, seed=seed, memory=memory)
         tree.value[:] *= learning_rate
         trees.append(tree)
-        digits = _leaf_numbers(data, tree) if numbers is None else numbers[None]
+        digits = _leaf_numbers(data, tree) if leaves is None else leaves[None]
         arguments = digits, tree.value.astype(np.float32), z, w, F, g, half
         tasks = [(*arguments, *rows) for rows in chunks(n, ROWS_PER_CHUNK)]
         wrong = sum(run_tasks(_add_leaves, tasks, n_jobs=data.n_jobs))
-        if growth.early_stopping and wrong == 0:
+        if settings.early_stopping and wrong == 0:
             break
-    return _encoder(data, trees or [_constant(0.0)])
+    return _in_whole_numbers(trees or [constant_tree(np.zeros(1))])
 
 
 def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -84,44 +102,39 @@ def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
     return (weights * (len(weights) / total)).astype(np.float32)
 
 
-def _constant(value: float) -> Tree:
-    """A tree that is a single leaf."""
-    zero = np.zeros(1, np.uint32)
-    return Tree(zero, np.zeros(1, np.uint8), zero, np.full(1, value))
-
-
-def _encoder(data: BinnedData, trees: list[Tree]) -> LeafTrees:
-    """The encoder of one bit: leaves in units such that each is within a byte, and every sum of them within 16 bits."""
+def _in_whole_numbers(trees: list[Nodes]) -> AdditiveTrees:
+    """The trees with leaves in units such that each is within a byte, and every sum of them within 16 bits."""
     highest = np.array([np.abs(tree.value).max() for tree in trees])
     room = MAX_SUM - len(trees) / 2  # rounding adds at most half a unit per tree
     unit = max(highest.max() / MAX_LEAF, highest.sum() / room)
     unit = unit if unit > 0 else 1.0
-    rounded = [tree._replace(value=np.rint(tree.value / unit).astype(np.int8)) for tree in trees]
-    return LeafTrees(low=data.low, scale=data.scale, unit=np.array([unit]), **node_tables(rounded))
+    return AdditiveTrees(
+        join_trees([tree._replace(value=np.rint(tree.value / unit).astype(np.int8)) for tree in trees]), unit
+    )
 
 
-def _leaf_numbers(data: BinnedData, tree: Tree) -> NDArray[np.int16]:
-    """The number of each row's value in a tree, as digits: shape (n_digits, n), with the lowest digit first.
+def _leaf_numbers(data: BinnedData, tree: Nodes) -> NDArray[np.int16]:
+    """The number of each row's leaf in a tree, as digits: shape (n_digits, n), with the lowest digit first.
 
-    The encoder's kernels compute it, for the same tree with the digits of the numbers as leaves.
+    Leaves are summed over copies of the tree, one per digit, whose leaves are the digits of the numbers.
     """
     digits: list[NDArray[np.int8]] = []
     numbers = np.arange(len(tree.value))
     while not digits or numbers.any():
         digits.append((numbers % RADIX).astype(np.int8))
         numbers = numbers // RADIX
-    tables = node_tables([tree._replace(value=digit) for digit in digits])
-    tables["bit_ptr"] = np.arange(len(digits) + 1, dtype=np.int32)  # one bit per digit
-    encoder = LeafTrees(low=data.low, scale=data.scale, unit=np.ones(len(digits)), **tables)
-    return encoder.sums_of_bins(data.bins, n_jobs=data.n_jobs)
+    n_features, n = data.bins.shape
+    forest = join_trees([tree._replace(value=digit) for digit in digits], n_bits=len(digits))
+    compiled = compile_leaves(forest, unit=n, n_features=n_features)
+    return sums_of_bins(sum_leaves, data.bins, compiled, n_jobs=data.n_jobs)
 
 
 @kernel
 def _add_leaves(digits, values, y, w, F, g, half, first, last):
     """Add the leaves of a tree to F of the rows [first, last), and update their gradients.
 
-    ``digits`` is what `_leaf_numbers` gives, or has the numbers themselves as its only row. Returns the number of rows
-    that F now gets wrong.
+    ``digits`` is the result of `_leaf_numbers`, or has the numbers themselves as its only row. Returns the number of
+    rows that F now gets wrong.
     """
     rows = slice(first, last)
     lowest, margins, signs = digits[0, rows], F[rows], y[rows]
@@ -169,10 +182,11 @@ def _gradients(y, w, F, g, half):
 
 
 @kernel
-def _pack(y, g, g_bits, half, trimming):
+def _trim(y, g, g_bits, half, trimming):
     """The examples that hold 1 - ``trimming`` of the mass of ``g``: fixed-point scale, numbers, and values.
 
-    A value is g x 2^32 + half, both in fixed point; |g| sums to 2^30. The scale is 0 if all ``g`` are. O(n).
+    A value packs the gradient and half the curvature, both in fixed point; |g| sums to 2^30. The scale is 0 if all
+    ``g`` are. O(n).
     """
     n = np.uint64(len(g))
     limit, total = heavy_limit(g, g_bits, trimming)
@@ -181,7 +195,6 @@ def _pack(y, g, g_bits, half, trimming):
     kept = np.uint64(0)
     for i in range(n):  # without a branch: an example that is not kept is overwritten by the next
         index[kept] = i
-        gradient = np.int64(np.rint(y[i] * (g[i] * scale)))
-        values[kept] = (gradient << 32) + np.int64(np.rint(half[i] * scale))
+        values[kept] = pack(np.rint(y[i] * (g[i] * scale)), np.rint(half[i] * scale))
         kept += np.uint64((g_bits[i] >> DROPPED_BITS) >= limit)
     return scale, index[:kept], values[:kept]

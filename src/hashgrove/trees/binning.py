@@ -6,6 +6,7 @@ into 255 steps. A value goes to the nearest step; values outside of the range ar
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,36 @@ from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import constant, pointer, prefetch
 from hashgrove.runtime.threads import chunks, run_tasks
 
-__all__ = ["N_BINS", "TILE", "bin_features", "bin_tiles", "fit_bins"]
+__all__ = ["N_BINS", "TILE", "BinnedData", "bin_features", "bin_tiles", "fit_bins"]
 
 N_BINS = 256  # so a bin is a uint8
 ROWS_PER_CHUNK = 1024
 TILE = 64  # rows that are binned and encoded together; a row is one bit of a word or one byte of a vector
 LANES = 16  # values that one vector instruction bins
 AHEAD = 1024  # distance of a prefetch, in values: about what is read while memory answers
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedData:
+    """Training rows in 256 bins per feature, and the binning that made them.
+
+    Attributes
+    ----------
+    bins : uint8 array of shape (n_features, n)
+    low, scale : float64 arrays of shape (n_features,)
+        What `fit_bins` gave.
+    n_jobs : int or None
+        Number of threads that work on the rows.
+    rows : uint8 array of shape (n, n_features) or (0, 0)
+        The same bins with one row per example, for the small nodes of deep trees: their examples are far apart in
+        ``bins``. Empty where that does not pay.
+    """
+
+    bins: NDArray[np.uint8]
+    low: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    n_jobs: int | None
+    rows: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 0), np.uint8))
 
 
 def fit_bins(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
