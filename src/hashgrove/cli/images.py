@@ -81,7 +81,7 @@ def usable_images(paths: list[str]) -> list[str]:
         except ImageFileError as error:
             warnings.warn(f"{error}; skipped", stacklevel=2)
     if not usable:
-        raise ImageFileError(f"{paths[0]} and the other files: at least one of them must be an image. None is.")
+        raise ImageFileError(f"{paths[0]} and the other files", "at least one of them must be an image. None is.")
     return usable
 
 

@@ -184,7 +184,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if len(sizes) > 1:
                 one, other = (source.images[number] for number in sorted(sizes.values())[:2])
                 raise ImageFileError(
-                    f"{other}: must have the same size as {one}. Set 'image_size' to resize all images."
+                    str(other), f"must have the same size as {one}. Set 'image_size' to resize all images."
                 )
             for (_, stop), (kept, features, errors) in zip(batches[first:last], results, strict=True):
                 for error in errors:

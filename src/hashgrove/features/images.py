@@ -35,7 +35,11 @@ ON_ERROR = OneOf(("raise", "skip"))
 
 
 class ImageFileError(FileError):
-    """An image file that cannot be used; the message is one line that names the file and says why."""
+    """An image file that cannot be used. The message is one line: the file and the `reason`."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.reason = reason
 
 
 class _MissingImageError(ImageFileError, MissingFileError):
@@ -101,7 +105,7 @@ def read_image(
 
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
-            raise ImageFileError(f"{name}: must be an image file. Got a folder or a device.")
+            raise ImageFileError(name, "must be an image file. Got a folder or a device.")
         image = decode(name, max_pixels=max_pixels)
         if shape is not None and (image.height, image.width) != shape:
             image = ImageOps.fit(image, shape[::-1], method=filter_)
@@ -109,13 +113,13 @@ def read_image(
     except ImageFileError:
         raise
     except ImageLimitError as error:
-        raise ImageFileError(f"{name}: {error}") from error
+        raise ImageFileError(name, str(error)) from error
     except FileNotFoundError as error:
-        raise _MissingImageError(f"{name}: no such file") from error
+        raise _MissingImageError(name, "no such file") from error
     except Exception as error:  # Pillow's decoders raise nearly any type on damaged or hostile files
         reason = getattr(error, "strerror", None) or one_line(error)
         described = "its format is not supported" if reason.startswith("cannot identify image file") else reason
-        raise ImageFileError(f"{name}: not an image, or one that is cut short or damaged: {described}") from error
+        raise ImageFileError(name, f"not an image, or one that is cut short or damaged: {described}") from error
 
 
 def _pillow() -> Any:
@@ -253,8 +257,9 @@ def try_images(
     for number, image in zip(kept, images, strict=True):
         if image.shape != images[0].shape:
             raise ImageFileError(
-                f"{os.fspath(paths[number])}: must be {images[0].shape[1]} x {images[0].shape[0]} pixels, as "
-                f"{os.fspath(paths[kept[0]])} is. Got {image.shape[1]} x {image.shape[0]}; set a size for all."
+                os.fspath(paths[number]),
+                f"must be {images[0].shape[1]} x {images[0].shape[0]} pixels, as "
+                f"{os.fspath(paths[kept[0]])} is. Got {image.shape[1]} x {image.shape[0]}; set a size for all.",
             )
     height, width = image_size_pair(size, parameter="size") or (0, 0)
     stacked = np.stack(images) if images else np.empty((0, height, width, 3), np.uint8)
