@@ -44,7 +44,7 @@ def good(rng: random.Random) -> Ask:
     if share < 0.6:
         return Ask(post("/search", json.dumps({"codes": [code], "k": rng.choice((1, 10, 50))}).encode()), (200,))
     if share < 0.7:
-        return Ask(post("/search", json.dumps({"id": id_, "bits": True, "histogram": True}).encode()), (200,))
+        return Ask(post("/search", json.dumps({"id": id_, "show_code": True, "show_histogram": True}).encode()), (200,))
     if share < 0.75:
         allowed = [rng.randrange(N_ITEMS) for _ in range(100)]
         return Ask(post("/search", json.dumps({"codes": [code], "allowed": allowed, "radius": 30}).encode()), (200,))

@@ -1,4 +1,4 @@
-"""The real service in a thread and a real browser, for tests of the page: digits with pictures, texts without."""
+"""The real service in a thread and a real browser, for tests of the page: digits with images, texts without."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hashgrove import load as load_model
 from hashgrove.baselines import SDH
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
-from hashgrove.web.pictures import pictures_in
+from hashgrove.web.images import images_in_folder
 
 PATIENCE = 30_000  # milliseconds until something counts as missing, on a machine that is busy with other tests
-N_PICTURES = 150
+N_IMAGES = 150
 N_TRAINED = 50  # so few that items of a class get different codes
-SIDE = 32  # pixels of a picture
+SIDE = 32  # pixels of an image
 
 
 def write_digits(folder, names, *, first):
-    """Write digits of scikit-learn as pictures with these names, from the digit ``first`` on; gives their paths."""
+    """Write digits of scikit-learn as images with these names, from the digit ``first`` on; gives their paths."""
     folder.mkdir()
     for pixels, name in zip(load_digits().images[first:], names, strict=False):
         small = Image.fromarray((255 - pixels * 15.9).astype(np.uint8))
@@ -35,27 +35,27 @@ def write_digits(folder, names, *, first):
     return [str(folder / name) for name in names]
 
 
-def collection_with_pictures(folder):
-    """Digits as pictures, with labels, a model that takes pictures, and features for re-ranking."""
-    pictures, others = folder / "pictures", folder / "others"
-    names = [f"digit {number:03}.png" for number in range(N_PICTURES)]
-    files = write_digits(pictures, names, first=0)
-    trained = write_digits(others, names[:N_TRAINED], first=N_PICTURES)
+def collection_with_images(folder):
+    """Digits as images, with labels, a model that takes images, and features for re-ranking."""
+    images, others = folder / "images", folder / "others"
+    names = [f"digit {number:03}.png" for number in range(N_IMAGES)]
+    files = write_digits(images, names, first=0)
+    trained = write_digits(others, names[:N_TRAINED], first=N_IMAGES)
     targets = load_digits().target.astype(str)
     extractor = Gist(image_size=SIDE).fit(trained)
-    hasher = SDH(32, random_state=0).fit(extractor.transform(trained), targets[N_PICTURES : N_PICTURES + N_TRAINED])
+    hasher = SDH(32, random_state=0).fit(extractor.transform(trained), targets[N_IMAGES : N_IMAGES + N_TRAINED])
     hasher.save(folder / "model.hashgrove", features=extractor)
     model = load_model(folder / "model.hashgrove")
     X = extractor.transform(files)
     index = FlatIndex(hasher.transform(X), ids=names, model=model)
     index.keep_features(X, ids=names)
-    labels = targets[:N_PICTURES]
+    labels = targets[:N_IMAGES]
     details = Details(np.array(names), labels=labels)
-    return Collection(index, "digits.hgi", model=model, details=details, picture_of=pictures_in(str(pictures)))
+    return Collection(index, "digits.hgi", model=model, details=details, find_image=images_in_folder(str(images)))
 
 
 def collection_of_texts():
-    """Codes of eight bytes with fields, without pictures, labels and a model. One field looks like markup."""
+    """Codes of eight bytes with fields, without images, labels and a model. One field looks like markup."""
     rng = np.random.default_rng(0)
     ids = np.arange(40)
     titles = ["<img src='x' onerror='alert(1)'>", *(f"Report on topic {row % 7}" for row in ids[1:])]

@@ -1,4 +1,4 @@
-"""The real service over HTTP, in a thread; and a small collection with everything: model, labels and pictures."""
+"""The real service over HTTP, in a thread; and a small collection with everything: model, labels and images."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def served(collection, **settings):
 
 
 def build_digits(folder):
-    """Write pictures of digits, and an index of them with a model for pictures, labels in folders, and features."""
+    """Write images of digits, and an index of them with a model for images, labels in folders, and features."""
     pixels, targets = load_digits().images, load_digits().target
     images = [
-        Image.fromarray((255 - picture * 15.9).astype(np.uint8)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
-        for picture in pixels[: N_ITEMS + N_TRAINED]
+        Image.fromarray((255 - digit * 15.9).astype(np.uint8)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        for digit in pixels[: N_ITEMS + N_TRAINED]
     ]
     X_images = np.stack([np.asarray(image) for image in images])
     extractor = Gist(image_size=SIDE, n_cells=2).fit(X_images)
@@ -63,7 +63,7 @@ def build_digits(folder):
     hasher = SDH(N_BITS, random_state=0).fit(X[N_ITEMS:], targets[N_ITEMS : N_ITEMS + N_TRAINED])
     names = [f"{label}/{number:03}.png" for number, label in enumerate(targets[:N_ITEMS])]
     for image, name in zip(images, names, strict=False):
-        path = os.path.join(folder, "pictures", name)
+        path = os.path.join(folder, "images", name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         image.save(path)
     index = FlatIndex(hasher.transform(X[:N_ITEMS]), ids=names, model=hasher.encoder_)
@@ -75,8 +75,8 @@ def build_digits(folder):
 
 def open_digits(folder, **settings):
     """Open what `build_digits` wrote."""
-    pictures = os.path.join(folder, "pictures")
-    return open_collection(os.path.join(folder, "digits.hgi"), labels_from_folders=True, pictures=pictures, **settings)
+    images = os.path.join(folder, "images")
+    return open_collection(os.path.join(folder, "digits.hgi"), labels_from_folders=True, images=images, **settings)
 
 
 def error_of(answer, status):

@@ -21,7 +21,7 @@ from hashgrove.cli import serving
 from hashgrove.cli.serving import open_collection
 from hashgrove.index import connect
 from hashgrove.storage.formats import FileError
-from hashgrove.web.pictures import remember_pictures, remembered_pictures
+from hashgrove.web.images import remember_images, remembered_images
 
 
 @contextmanager
@@ -107,35 +107,35 @@ def test_a_table_of_fields_must_be_one(codes, tmp_path, text):
     open_collection(str(codes)).index.close()  # the lock of the index was released
 
 
-def test_the_index_remembers_where_its_pictures_are(tmp_path, monkeypatch):
+def test_the_index_remembers_where_its_images_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.makedirs("photos/cats")
     Image.new("RGB", (4, 4)).save("photos/cats/a.png")
     os.mkdir("index")
-    remember_pictures("index", ["photos/cats/a.png", "no picture"])
-    find = remembered_pictures("index")
+    remember_images("index", ["photos/cats/a.png", "no image"])
+    find = remembered_images("index")
     monkeypatch.chdir("/")
     assert find("photos/cats/a.png") == str(tmp_path / "photos" / "cats" / "a.png")
     assert find("photos/a.png") is None
     assert find("photos/cats/../../secret.png") is None
     folder = str(tmp_path / "index")
-    remember_pictures(folder, [f"{tmp_path}/more/b.jpg"], also_old=True)
-    assert remembered_pictures(folder)("photos/cats/a.png") is not None
-    remember_pictures(folder, ["1", "2"])
-    assert remembered_pictures(folder) is None
-    (tmp_path / "index" / "pictures.json").write_text('{"folders": [1]}')
-    with pytest.raises(FileError, match=r"pictures\.json"):
-        remembered_pictures(folder)
+    remember_images(folder, [f"{tmp_path}/more/b.jpg"], keep_old=True)
+    assert remembered_images(folder)("photos/cats/a.png") is not None
+    remember_images(folder, ["1", "2"])
+    assert remembered_images(folder) is None
+    (tmp_path / "index" / "images.json").write_text('{"folders": [1]}')
+    with pytest.raises(FileError, match=r"images\.json"):
+        remembered_images(folder)
 
 
-def test_demo_serves_pictures_of_digits(tmp_path):
+def test_demo_serves_images_of_digits(tmp_path):
     with command("demo", "--serve", "--port", 0) as (process, url):
         with httpx.Client(base_url=url, timeout=60) as client:
             info = client.get("/info").json()
             assert (info["takes_images"], info["has_labels"], info["can_rerank"]) == (True, True, True)
             item = client.get("/items", params={"label": "7", "limit": 1}).json()["items"][0]
-            picture = client.get(item["image"]).content
-            hits = client.post("/search", files={"image": ("a.png", picture)}).json()["results"][0]
+            image = client.get(item["image"]).content
+            hits = client.post("/search", files={"image": ("a.png", image)}).json()["results"][0]
             assert sum(hit["label"] == "7" for hit in hits) >= 8
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0

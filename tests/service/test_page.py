@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from hashgrove import FlatIndex
 from hashgrove.web.collection import Collection
-from page_service import N_PICTURES, chromium, collection_of_texts, collection_with_pictures, opened
+from page_service import N_IMAGES, chromium, collection_of_texts, collection_with_images, opened
 from web_service import at_address
 
 QUERY = "digit 008.png"
@@ -22,9 +22,9 @@ def browser():
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """A collection with pictures, and the folder that they are in."""
+    """A collection with images, and the folder that they are in."""
     folder = tmp_path_factory.mktemp("digits")
-    return collection_with_pictures(folder), folder / "pictures"
+    return collection_with_images(folder), folder / "images"
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +95,16 @@ def paste_text(page, text):
     )
 
 
-def test_the_collection_has_pages_pictures_and_a_filter(page, address):
+def test_the_collection_has_pages_images_and_a_filter(page, address):
     page.goto(address)
     items = page.locator("#collection-items li")
     expect(items).to_have_count(60)
-    expect(page.locator("#collection-summary")).to_have_text(f"1 to 60 of {N_PICTURES} items")
+    expect(page.locator("#collection-summary")).to_have_text(f"1 to 60 of {N_IMAGES} items")
     first = items.first.locator("img")
     assert first.get_attribute("loading") == "lazy"
     expect(page.locator("#collection-items img").first).to_have_js_property("naturalWidth", 32)
     page.get_by_role("link", name="Next").click()
-    expect(page.locator("#collection-summary")).to_have_text(f"61 to 120 of {N_PICTURES} items")
+    expect(page.locator("#collection-summary")).to_have_text(f"61 to 120 of {N_IMAGES} items")
     page.get_by_label("Label").select_option("3")
     expect(page.locator("#pager")).to_be_hidden()
     assert set(items.locator(".label").all_inner_texts()) == {"3"}
@@ -150,15 +150,19 @@ def test_sliders_set_the_number_of_results_and_the_radius(page, address, digits)
     page.get_by_label("Radius").fill("9")
     distances, ids = (part[0] for part in collection.index.search_radius(code_of(collection, QUERY)[None], 9))
     within = ids.tolist()
-    assert 3 < len(within) < N_PICTURES // 2
+    assert 3 < len(within) < N_IMAGES // 2
     expect(page.locator("#results-items li")).to_have_count(len(within) - 1)
     assert found(page) == [id_ for id_ in within if id_ != QUERY]
     expect(page.locator("#results-summary")).to_contain_text(f"{len(within) - 1} items within 9 bits")
     assert page.locator("#histogram .bar").count() == 33
     assert page.locator("#histogram .bar.marked").count() == distances.max() + 1
+    expect(page.locator("#results-summary")).not_to_contain_text("are shown")
+    page.get_by_label("Results").fill("2")
+    expect(page.locator("#results-items li")).to_have_count(2)
+    expect(page.locator("#results-summary")).to_contain_text("within 9 bits, the nearest 2 are shown")
 
 
-@pytest.mark.parametrize("way", ["Margins", "Re-ranking"])
+@pytest.mark.parametrize("way", ["Weights", "Re-ranking"])
 def test_other_rankings_show_how_items_have_moved(page, address, way):
     page.goto(f"{address}#/item/{QUERY}")
     before = found(page)
@@ -177,10 +181,10 @@ def test_other_rankings_show_how_items_have_moved(page, address, way):
 
 
 @pytest.mark.parametrize("way", ["drop", "paste", "choose"])
-def test_a_picture_finds_itself(page, address, digits, way):
+def test_an_image_finds_itself(page, address, digits, way):
     content = (digits[1] / QUERY).read_bytes()
     page.goto(address)
-    expect(page.locator("#ask-picture")).to_be_visible()
+    expect(page.locator("#ask-image")).to_be_visible()
     if way == "choose":
         page.locator("#ask-file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": content})
     else:
@@ -188,7 +192,7 @@ def test_a_picture_finds_itself(page, address, digits, way):
     assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20)
     expect(page.locator("#query")).to_contain_text("mine.png")
     expect(page.locator("#query img").first).to_have_js_property("naturalWidth", 32)
-    assert page.locator("#times dt").first.inner_text() == "Picture to features"
+    assert page.locator("#times dt").first.inner_text() == "Image to features"
 
 
 def test_a_vector_is_pasted_and_a_code_typed(page, address, digits):
@@ -205,7 +209,7 @@ def test_a_vector_is_pasted_and_a_code_typed(page, address, digits):
     page.keyboard.press("Enter")
     expect(page.locator("#query")).to_contain_text("Code")
     assert found(page) == expected
-    expect(page.get_by_label("Margins")).to_be_disabled()  # a code has none
+    expect(page.get_by_label("Weights")).to_be_disabled()  # a code has no scores
 
 
 @pytest.mark.parametrize(
@@ -230,8 +234,8 @@ def test_a_wrong_text_is_named_beside_the_box(refused, address, text, message):
 
 def test_a_bad_file_is_named_beside_the_box(refused, address):
     refused.goto(address)
-    expect(refused.locator("#ask-picture")).to_be_visible()
-    give_file(refused, "drop", "notes.png", b"this is no picture", "image/png")
+    expect(refused.locator("#ask-image")).to_be_visible()
+    give_file(refused, "drop", "notes.png", b"this is no image", "image/png")
     expect(refused.locator("#ask-error")).to_contain_text("image")
     expect(refused.locator("#collection")).to_be_visible()
 
@@ -265,7 +269,7 @@ def test_texts_are_rows_and_never_markup(page, texts):
     expect(first).to_contain_text("title <img src='x' onerror='alert(1)'>")
     expect(first).to_contain_text("year 1990")
     assert page.locator("#collection-items img").count() == 0
-    expect(page.locator("#ask-picture")).to_be_hidden()
+    expect(page.locator("#ask-image")).to_be_hidden()
     expect(page.locator("#to-quality")).to_be_hidden()
     first.click()
     assert len(found(page)) == 20

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from page_service import chromium, collection_of_texts, collection_with_pictures, opened
+from page_service import chromium, collection_of_texts, collection_with_images, opened
 from web_service import at_address
 
 QUERY = "digit 008.png"
@@ -23,13 +23,13 @@ def browser():
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory):
     """Addresses by what is served there."""
-    pictures = collection_with_pictures(tmp_path_factory.mktemp("digits"))
+    images = collection_with_images(tmp_path_factory.mktemp("digits"))
     with (
-        at_address(pictures) as open_,
-        at_address(pictures, key=KEY) as locked,
+        at_address(images) as open_,
+        at_address(images, key=KEY) as locked,
         at_address(collection_of_texts()) as texts,
     ):
-        yield {"pictures": open_, "locked": locked, "texts": texts}
+        yield {"images": open_, "locked": locked, "texts": texts}
 
 
 def settle(page, address):
@@ -41,7 +41,7 @@ def settle(page, address):
 
 def test_everything_by_keyboard(browser, addresses):
     with opened(browser) as page:
-        settle(page, addresses["pictures"])
+        settle(page, addresses["images"])
         press = page.keyboard.press
         press("Tab")
         expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
@@ -71,10 +71,10 @@ def test_everything_by_keyboard(browser, addresses):
         expect(items.first).to_be_focused()
 
 
-@pytest.mark.parametrize("kind", ["pictures", "texts"])
+@pytest.mark.parametrize("kind", ["images", "texts"])
 def test_nothing_scrolls_sideways_on_a_phone(browser, addresses, kind):
     with opened(browser, viewport={"width": 360, "height": 740}) as page:
-        for view in VIEWS if kind == "pictures" else ["#/", "#/item/7"]:
+        for view in VIEWS if kind == "images" else ["#/", "#/item/7"]:
             settle(page, f"{addresses[kind]}{view}")
             page.reload()
             expect(page.locator("main li, main .chart").first).to_be_attached()
@@ -100,12 +100,12 @@ def test_dark_follows_the_system_and_the_switch(browser, addresses):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_issue(browser, addresses, scheme):
     axe = Axe()
-    views = [f"{addresses['pictures']}{view}" for view in VIEWS] + [f"{addresses['texts']}#/item/7"]
+    views = [f"{addresses['images']}{view}" for view in VIEWS] + [f"{addresses['texts']}#/item/7"]
     with opened(browser, color_scheme=scheme) as page:
         for view in views:
             settle(page, view)
             if "digit" in view:
-                page.get_by_label("Margins").check(force=True)
+                page.get_by_label("Weights").check(force=True)
                 expect(page.locator(".moved").first).to_be_visible()
             issues = axe.run(page).response["violations"]
             assert [issue["id"] for issue in issues if issue["impact"] in ("serious", "critical")] == []

@@ -15,6 +15,7 @@ from hashgrove import load as load_model
 from hashgrove.index import Rerank
 from hashgrove.index import load as load_index
 from hashgrove.web.collection import Collection
+from hashgrove.web.schemas import SearchOptions, SearchRequest
 from web_service import N_BITS, N_ITEMS, build_digits, error_of, open_digits, served
 
 
@@ -60,7 +61,7 @@ def test_info_says_what_there_is(client):
     info = client.get("/info").json()
     expected = {
         "items": N_ITEMS, "n_bits": N_BITS, "n_features": 128, "id_kind": "text", "has_model": True, "has_images": True,
-        "takes_images": True, "has_labels": True, "can_rerank": True, "can_weigh": True, "read_only": True,
+        "takes_images": True, "has_labels": True, "can_rerank": True, "takes_weights": True, "read_only": True,
         "needs_key": False, "name": "digits.hgi", "labels": [str(digit) for digit in range(10)],
     }  # fmt: skip
     assert {name: info[name] for name in expected} == expected
@@ -81,15 +82,15 @@ def test_items_are_listed_page_by_page(client, digits):
     assert {item["label"] for item in threes["items"]} == {"3"}
 
 
-def test_an_item_has_its_code_and_its_picture(client, digits, index):
+def test_an_item_has_its_code_and_its_image(client, digits, index):
     name = digits[2][7]
     item = client.get(f"/items/{name.replace('/', '%2F')}").json()
     code = index.codes[index.ids == name][0]
     assert item["code"] == code.tobytes().hex()
     assert item["bits"] == "".join(map(str, np.unpackbits(code, bitorder="little")))
-    picture = client.get(item["image"])
-    assert picture.headers["content-type"] == "image/png"
-    with Image.open(io.BytesIO(picture.content)) as shown, Image.open(digits[0] / "pictures" / name) as file:
+    image = client.get(item["image"])
+    assert image.headers["content-type"] == "image/png"
+    with Image.open(io.BytesIO(image.content)) as shown, Image.open(digits[0] / "images" / name) as file:
         assert shown.tobytes() == file.convert("RGB").tobytes()
     assert error_of(client.get("/items/nobody"), 404)["field"] == "id"
     assert error_of(client.get("/images/nobody.png"), 404)["field"] == "id"
@@ -103,7 +104,8 @@ def test_search_by_features_codes_and_id_give_what_the_index_gives(client, digit
         distances, ids = index.search(codes[[row]], 7)
         expected = ids[0].tolist(), distances[0].tolist()
         assert found_by(search(client, features=[X[row].tolist()], k=7)) == expected
-        assert found_by(search(client, codes=[codes[row].tobytes().hex()], k=7)) == expected
+        by_code = search(client, codes=[codes[row].tobytes().hex()], k=7, model=model.digest)
+        assert found_by(by_code) == expected
         assert found_by(search(client, id=names[row], k=7)) == expected
     several = search(client, features=X[:5].tolist(), k=3).json()
     distances, ids = index.search(codes[:5], 3)
@@ -112,14 +114,14 @@ def test_search_by_features_codes_and_id_give_what_the_index_gives(client, digit
     assert set(several["timings"]) == {"encode", "wait", "search", "total"}
 
 
-def test_search_by_a_picture_is_search_by_its_features(client, digits):
+def test_search_by_an_image_is_search_by_its_features(client, digits):
     X, names = digits[1:]
-    content = (digits[0] / "pictures" / names[3]).read_bytes()
-    answer = client.post("/search", files={"image": ("a.png", content)}, data={"k": "6", "bits": "true"})
+    content = (digits[0] / "images" / names[3]).read_bytes()
+    answer = client.post("/search", files={"image": ("a.png", content)}, data={"k": "6", "show_code": "true"})
     assert found_by(answer) == found_by(search(client, features=[X[3].tolist()], k=6))
     assert set(answer.json()["results"][0][0]) >= {"id", "label", "name", "image", "code", "bits", "distance"}
-    weighted = client.post("/search", files={"image": ("a.png", content)}, data={"margins": "1", "label": "3"})
-    assert found_by(weighted) == found_by(search(client, features=[X[3].tolist()], margins=True, label="3"))
+    weighted = client.post("/search", files={"image": ("a.png", content)}, data={"weights": "1", "label": "3"})
+    assert found_by(weighted) == found_by(search(client, features=[X[3].tolist()], weights=True, label="3"))
 
 
 def test_radius_label_and_allowed_restrict_the_search(client, digits, index):
@@ -140,7 +142,66 @@ def test_radius_label_and_allowed_restrict_the_search(client, digits, index):
     assert found_by(search(client, id=names[0], label="none such"))[0] == []
 
 
-def test_rerank_and_margins_give_what_the_index_gives(client, digits, index):
+def test_a_radius_search_that_was_cut_says_so(numbers):
+    client, _, codes = numbers
+    within = (hamming(codes[:2], codes) <= 12).sum(axis=1).tolist()
+    k = max(within) - 1
+    assert 0 < min(within) <= k  # one of the two queries is cut
+    asked = {"codes": [code.tobytes().hex() for code in codes[:2]], "radius": 12}
+    answer = search(client, **asked, k=k).json()
+    assert [query["truncated"] for query in answer["queries"]] == [count > k for count in within]
+    assert [len(hits) for hits in answer["results"]] == [min(count, k) for count in within]
+    exact = search(client, **asked, k=k + 1).json()
+    assert [query["truncated"] for query in exact["queries"]] == [False, False]
+    assert "truncated" not in search(client, codes=asked["codes"], k=k).json()["queries"][0]
+    binary = {"content-type": "application/octet-stream", "accept": "application/octet-stream"}
+    params = {"kind": "codes", "radius": 12, "k": k}
+    body = client.post("/search", params=params, content=codes[:2].tobytes(), headers=binary).content
+    counts = [min(count, k) for count in within]
+    assert np.frombuffer(body[:20], "<u4").tolist() == [2, *counts, *(int(count > k) for count in within)]
+
+
+def test_codes_need_the_model_of_an_index_that_knows_its_own(client, digits, index):
+    code = index.codes[0].tobytes()
+    asked = {"codes": [code.hex()]}
+    digest = client.get("/info").json()["model"]
+    encoded = client.post("/encode", json={"features": digits[1][:1].tolist()}).json()
+    assert encoded["model"] == digest == index.model
+    assert found_by(search(client, **asked, model=digest))[1][0] == 0
+    assert "must be given with codes" in error_of(search(client, **asked), 422)["message"]
+    for wrong in (asked, {"id": digits[2][0]}, {"features": digits[1][:1].tolist()}):
+        error = error_of(search(client, **wrong, model="0" * 64), 422)
+        assert (error["field"], "different models" in error["message"]) == ("model", True)
+    binary = {"content-type": "application/octet-stream"}
+    assert error_of(client.post("/search?kind=codes", content=code, headers=binary), 422)["field"] == "model"
+    right = client.post("/search", params={"kind": "codes", "model": digest}, content=code, headers=binary)
+    assert found_by(right) == found_by(search(client, **asked, model=digest))
+
+
+def test_new_codes_need_the_model_of_an_index_that_knows_its_own(tmp_path):
+    codes = np.arange(8, dtype=np.uint8).reshape(2, 4)
+    with served(Collection(FlatIndex(codes, model="a" * 64), name="known")) as client:
+        new = {"items": [{"code": "00000000"}]}
+        assert error_of(client.post("/items", json=new), 422)["field"] == "model"
+        assert error_of(client.post("/items", json=new | {"model": "b" * 64}), 422)["field"] == "model"
+        binary = {"content-type": "application/octet-stream"}
+        assert error_of(client.post("/items?kind=codes", content=bytes(4), headers=binary), 422)["field"] == "model"
+        assert client.get("/health").json()["items"] == 2
+        assert client.post("/items", json=new | {"model": "a" * 64}).json()["ids"] == ["2"]
+        params = {"kind": "codes", "model": "a" * 64}
+        assert client.post("/items", params=params, content=bytes(4), headers=binary).json()["ids"] == ["3"]
+
+
+def test_every_search_option_is_in_every_type_of_body(client):
+    operation = client.get("/openapi.json").json()["paths"]["/search"]["post"]
+    options = set(SearchOptions.model_fields)
+    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
+    assert set(form) == options | {"image"}
+    assert {parameter["name"] for parameter in operation["parameters"]} == options | {"kind"}
+    assert set(SearchRequest.model_fields) == options | {"features", "codes", "id"}
+
+
+def test_rerank_and_weights_give_what_the_index_gives(client, digits, index):
     X, names = digits[1:]
     encoder = load_model(digits[0] / "digits.hgi" / "model.hashgrove").encoder
     codes = encoder.encode(X[:1])
@@ -149,14 +210,14 @@ def test_rerank_and_margins_give_what_the_index_gives(client, digits, index):
     assert found == ids[0].tolist()
     assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)
     distances, ids = index.search_weighted(codes, np.abs(encoder.scores(X[:1])), 5)
-    found, shown = found_by(search(client, features=[X[0].tolist()], k=5, margins=True))
+    found, shown = found_by(search(client, features=[X[0].tolist()], k=5, weights=True))
     assert found == ids[0].tolist()
     assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)
     assert found_by(search(client, id=names[0], k=1, rerank=True))[0] == [names[0]]
 
 
 def test_a_histogram_counts_all_items(client, digits, index):
-    answer = search(client, id=digits[2][0], histogram=True, label="1").json()
+    answer = search(client, id=digits[2][0], show_histogram=True, label="1").json()
     distances = hamming(index.codes[index.ids == digits[2][0]], index.codes)[0]
     assert answer["queries"][0]["histogram"] == np.bincount(distances, minlength=N_BITS + 1).tolist()
 
@@ -180,11 +241,10 @@ def test_binary_bodies_and_answers(numbers):
     answer = client.post("/search", params={"kind": "codes", "k": 3}, content=codes[:2].tobytes(), headers=binary)
     body = answer.content
     assert answer.headers["content-type"] == "application/octet-stream"
-    n, *counts = np.frombuffer(body[:12], "<u4")
-    assert (n, counts) == (2, [3, 3])
+    assert np.frombuffer(body[:20], "<u4").tolist() == [2, 3, 3, 0, 0]
     distances, ids = load_index(folder).search(codes[:2], 3)
-    assert np.frombuffer(body[12:36], "<f4").tolist() == distances.ravel().tolist()
-    assert np.frombuffer(body[36:], "<i8").tolist() == ids.ravel().tolist()
+    assert np.frombuffer(body[20:44], "<f4").tolist() == distances.ravel().tolist()
+    assert np.frombuffer(body[44:], "<i8").tolist() == ids.ravel().tolist()
     new = np.full((2, 4), 7, np.uint8)
     added = client.post("/items", params={"kind": "codes", "id": ["900", "901"]}, content=new.tobytes(), headers=binary)
     assert added.json() == {"ids": ["900", "901"], "items": 52}
@@ -242,7 +302,7 @@ def test_new_items_of_a_model_can_be_searched_and_re_ranked(tmp_path):
         assert set(ids) == {"new", "0/000.png"}
         assert distances == pytest.approx([0, 0], abs=1e-4)
         by_code = client.post("/items", json={"items": [{"id": "other", "code": "00000000"}]})
-        assert error_of(by_code, 422)["field"] == "code"
+        assert error_of(by_code, 422)["field"] == "items.code"
     reopened = load_index(tmp_path / "digits.hgi")
     assert "new" in reopened
     assert "new" in reopened.features.ids

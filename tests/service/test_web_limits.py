@@ -35,7 +35,7 @@ def client():
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
     build_digits(folder)
     with served(open_digits(folder, read_only=True)) as found:
@@ -45,25 +45,25 @@ def pictures(tmp_path_factory):
 @pytest.mark.parametrize(
     ("asked", "field", "said"),
     [
-        ({"codes": ["00000000"], "k": 0}, "k", "greater than or equal to 1. Got 0 instead."),
-        ({"codes": ["00000000"], "k": 1001}, "k", "less than or equal to 1000. Got 1001 instead."),
-        ({"codes": ["00000000"], "k": "7"}, "k", "must be a valid integer. Got '7' instead."),
+        ({"codes": ["00000000"], "k": 0}, "k", "must be at least 1. Got 0 instead."),
+        ({"codes": ["00000000"], "k": 1001}, "k", "must be at most 1000. Got 1001 instead."),
+        ({"codes": ["00000000"], "k": "7"}, "k", "must be an integer. Got '7' instead."),
         ({"codes": ["00000000"], "k": True}, "k", "Got True instead."),
-        ({"codes": ["00000000"], "radius": -1}, "radius", "greater than or equal to 0. Got -1 instead."),
+        ({"codes": ["00000000"], "radius": -1}, "radius", "must be at least 0. Got -1 instead."),
         ({"codes": ["0000"]}, "codes", "codes of 8 hexadecimal digits. Got '0000' instead."),
         ({"codes": ["0000000g"]}, "codes.0", "Got '0000000g' instead."),
-        ({"codes": []}, "codes", "at least 1 item"),
-        ({"codes": ["00000000"] * 1025}, "codes", "at most 1024 items"),
+        ({"codes": []}, "codes", "at least 1 entries"),
+        ({"codes": ["00000000"] * 1025}, "codes", "at most 1024 entries"),
         ({"features": [[1.0]]}, "features", "the service has no model"),
         ({"codes": ["00000000"], "id": 1}, "id", "Exactly one of"),
         ({}, "features", "Exactly one of"),
         ({"codes": ["00000000"], "colour": 1}, "colour", "There is no field 'colour'."),
-        ({"codes": ["00000000"], "rerank": True}, "rerank", "the index keeps no features"),
-        ({"codes": ["00000000"], "margins": True}, "margins", "the service has no model"),
+        ({"codes": ["00000000"], "rerank": True}, "rerank", "the index stores no features"),
+        ({"codes": ["00000000"], "weights": True}, "weights", "the service has no model"),
         ({"codes": ["00000000"], "label": "x"}, "label", "items have no labels"),
         ({"codes": ["00000000"], "allowed": ["x"]}, "allowed", "integers of 64 bits"),
         ({"codes": ["00000000"], "allowed": [2**63]}, "allowed.0", "Got 9223372036854775808 instead"),
-        ({"codes": ["00000000"] * 17, "histogram": True}, "histogram", "more than 16 queries"),
+        ({"codes": ["00000000"] * 17, "show_histogram": True}, "show_histogram", "more than 16 queries"),
         ({"id": "9" * 30}, "id", "integers of 64 bits"),
     ],
 )
@@ -73,18 +73,18 @@ def test_a_wrong_field_is_named(client, asked, field, said):
     assert said in error["message"]
 
 
-def test_features_must_fit_the_model(pictures):
-    short = error_of(pictures.post("/search", json={"features": [[1.0, 2.0]]}), 422)
+def test_features_must_fit_the_model(images):
+    short = error_of(images.post("/search", json={"features": [[1.0, 2.0]]}), 422)
     assert (short["field"], "Got 2 in row 0" in short["message"]) == ("features", True)
     for wrong in ("NaN", "Infinity", "1e999", '"x"'):
         body = f'{{"features": [[{", ".join([wrong] * 128)}]]}}'
-        assert error_of(pictures.post("/search", content=body, headers=JSON), 422)["field"].startswith("features")
+        assert error_of(images.post("/search", content=body, headers=JSON), 422)["field"].startswith("features")
     nan = np.full(128, np.nan, "<f4").tobytes()
-    assert "NaN" in error_of(pictures.post("/search", content=nan, headers=BINARY), 422)["message"]
-    for both in ({"rerank": True, "margins": True}, {"rerank": True, "radius": 3}, {"margins": True, "radius": 3}):
-        assert error_of(pictures.post("/search", json={"id": "0/000.png", **both}), 422)["field"]
-    by_code = error_of(pictures.post("/search", json={"codes": ["00000000"], "rerank": True}), 422)
-    assert "Codes cannot be re-ranked" in by_code["message"]
+    assert "NaN" in error_of(images.post("/search", content=nan, headers=BINARY), 422)["message"]
+    for both in ({"rerank": True, "weights": True}, {"rerank": True, "radius": 3}, {"weights": True, "radius": 3}):
+        assert error_of(images.post("/search", json={"id": "0/000.png", **both}), 422)["field"]
+    by_code = error_of(images.post("/search", json={"codes": ["00000000"], "rerank": True}), 422)
+    assert "queries are codes" in by_code["message"]
 
 
 def test_bodies_that_cannot_be_read(client):
@@ -123,23 +123,23 @@ def test_parameters_of_the_gallery_are_checked(client):
     assert error_of(client.get("/items", params={"offset": "x"}), 422)["field"] == "offset"
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n" + b"\0" * 100])
-def test_a_file_that_is_no_picture(pictures, content):
-    error = error_of(pictures.post("/search", files={"image": ("a.png", content)}), 422)
+@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 100])
+def test_a_file_that_is_no_image(images, content):
+    error = error_of(images.post("/search", files={"image": ("a.png", content)}), 422)
     assert error["field"] == "image"
     assert "/tmp" not in error["message"]
 
 
-def test_a_picture_that_declares_too_much_is_not_decoded(pictures):
+def test_an_image_that_declares_too_much_is_not_decoded(images):
     bomb = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
-    error = error_of(pictures.post("/search", files={"image": ("a.png", bomb.getvalue())}), 422)
+    error = error_of(images.post("/search", files={"image": ("a.png", bomb.getvalue())}), 422)
     assert "pixels" in error["message"]
 
 
-def test_pictures_need_a_model_for_them_and_a_file(client, pictures):
+def test_images_need_a_model_for_them_and_a_file(client, images):
     assert error_of(client.post("/search", files={"image": ("a.png", b"x")}), 422)["field"] == "image"
-    assert error_of(pictures.post("/search", files={"other": ("a.png", b"x")}), 422)["field"] == "image"
+    assert error_of(images.post("/search", files={"other": ("a.png", b"x")}), 422)["field"] == "image"
 
 
 def test_a_body_that_is_too_large_is_not_read(client):
@@ -190,7 +190,7 @@ def test_an_error_inside_the_service_shows_nothing_of_it(monkeypatch):
     with served(collection) as client:
         answer = client.post("/search", json={"codes": ["00000000"]})
         assert "division" not in answer.text
-        assert "log says" in error_of(answer, 500)["message"]
+        assert "log has" in error_of(answer, 500)["message"]
         assert HEADERS.items() <= dict(answer.headers).items()
         assert answer.headers["connection"] == "close"  # it is closed, so the client must not use it again
         assert client.get("/health").status_code == 200
@@ -238,16 +238,16 @@ def test_no_path_of_a_client_is_opened(tmp_path):
     Image.new("RGB", (4, 4)).save(secret)
     (tmp_path / "shown").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "shown" / "a.png")
-    from hashgrove.web.pictures import pictures_in, remember_pictures, remembered_pictures
+    from hashgrove.web.images import images_in_folder, remember_images, remembered_images
 
-    remember_pictures(str(tmp_path), [f"{tmp_path}/shown/a.png"])
-    for find in (pictures_in(str(tmp_path / "shown")), remembered_pictures(str(tmp_path))):
+    remember_images(str(tmp_path), [f"{tmp_path}/shown/a.png"])
+    for find in (images_in_folder(str(tmp_path / "shown")), remembered_images(str(tmp_path))):
         ids = [str(secret), "../secret.png", f"{tmp_path}/shown/../secret.png", f"{tmp_path}/shown/a.png"]
         index = FlatIndex(np.zeros((len(ids), 1), np.uint8), ids=ids)
-        with served(Collection(index, name="paths", picture_of=find)) as client:
+        with served(Collection(index, name="paths", find_image=find)) as client:
             for id_ in ids[:3]:
                 assert error_of(client.get(f"/images/{httpx.QueryParams({'': id_})}".replace("=", "", 1)), 404)
-    assert remembered_pictures(str(tmp_path))(ids[3]) == str(tmp_path / "shown" / "a.png")
+    assert remembered_images(str(tmp_path))(ids[3]) == str(tmp_path / "shown" / "a.png")
 
 
 def test_a_read_only_service_changes_nothing():

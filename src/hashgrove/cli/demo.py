@@ -66,5 +66,5 @@ def _serve_digits(*, seed: int, port: int) -> None:
         click.echo("Training on 600 handwritten digits, and indexing the others ...", err=True)
         index_digits(folder, seed=seed)
         pictures = os.path.join(folder, PICTURES)
-        collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, pictures=pictures)
+        collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, images=pictures)
         serve_collection(collection, host="127.0.0.1", port=port, api_key=None, insecure=False)

@@ -29,7 +29,7 @@ from hashgrove.metrics import describe_codes
 from hashgrove.runtime.progress import show_count
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.matrices import read_matrix
-from hashgrove.web.pictures import remember_pictures
+from hashgrove.web.images import remember_images
 
 __all__ = [
     "Found",
@@ -157,7 +157,7 @@ def write_index(output: str, found: Found, *, keep: bool) -> None:
     if keep and found.features is not None:
         built.keep_features(found.features, ids=np.arange(len(built)) if found.ids is None else found.ids)
     built.save(output)
-    remember_pictures(output, found.ids or ())
+    remember_images(output, found.ids or ())
     target = os.path.join(output, MODEL)
     if found.hasher is not None:
         found.hasher.save(target, features=found.extractor)
@@ -180,7 +180,7 @@ def add_items(folder: str, found: Found, *, replace: bool) -> int:
             added = ids if ids is not None else np.setdiff1d(opened.ids, before)
         if opened.features is not None and found.features is not None:
             opened.keep_features(found.features, ids=added)
-        remember_pictures(folder, found.ids or (), also_old=True)
+        remember_images(folder, found.ids or (), keep_old=True)
         return len(opened)
 
 

@@ -34,9 +34,9 @@ def server_options(command: Any) -> Any:
 @click.argument("place", metavar="INDEX")
 @click.option("--model", metavar="MODEL", help="Model that encodes queries, if the index holds none.")
 @click.option("--labels", metavar="FILE", help="Labels of the items, in ascending order of their ids.")
-@click.option("--labels-from-folders", is_flag=True, help="The folder of a picture is its label.")
+@click.option("--labels-from-folders", is_flag=True, help="The folder of an image is its label.")
 @click.option("--fields", metavar="FILE", help=".csv file of fields to show, with a column 'id'.")
-@click.option("--pictures", metavar="FOLDER", help="Pictures, whose names are the ids of the items.")
+@click.option("--images", metavar="FOLDER", help="Images, whose names are the ids of the items.")
 @click.option("--read-only", is_flag=True, help="Refuse to add and remove items.")
 @server_options
 def serve(
@@ -45,7 +45,7 @@ def serve(
     labels: str | None,
     labels_from_folders: bool,
     fields: str | None,
-    pictures: str | None,
+    images: str | None,
     read_only: bool,
     **where: Any,
 ) -> None:
@@ -68,7 +68,7 @@ def serve(
         labels=labels,
         labels_from_folders=labels_from_folders,
         fields=fields,
-        pictures=pictures,
+        images=images,
         read_only=read_only,
     )
     serve_collection(collection, **where)
@@ -76,7 +76,10 @@ def serve(
 
 def _check_open(*, host: str, port: int, api_key: str | None, insecure: bool) -> None:
     """Refuse a call that would let strangers in."""
-    from hashgrove.web.hosts import is_loopback
+    from hashgrove.cli.serving import check_installed
+
+    check_installed()
+    from hashgrove.web.guard import is_loopback
 
     strangers = not is_loopback(host) and not api_key and not insecure
     options.refuse(strangers, f"--host {host} lets other machines in. Give --api-key, or --insecure to let anyone in.")

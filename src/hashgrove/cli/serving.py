@@ -1,4 +1,4 @@
-"""What the commands ``serve`` and ``demo --serve`` serve: an index with its model, labels, fields and pictures."""
+"""What the commands ``serve`` and ``demo --serve`` serve: an index with its model, labels, fields and images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hashgrove.storage.formats import FileError
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details, read_fields
-from hashgrove.web.pictures import pictures_in, remembered_pictures
+from hashgrove.web.images import images_in_folder, remembered_images
 
 __all__ = ["check_installed", "open_collection"]
 
@@ -25,7 +25,7 @@ def open_collection(
     labels: str | None = None,
     labels_from_folders: bool = False,
     fields: str | None = None,
-    pictures: str | None = None,
+    images: str | None = None,
     read_only: bool = False,
 ) -> Collection:
     """Open an index and everything that is known about its items.
@@ -39,11 +39,11 @@ def open_collection(
     labels : str, optional
         File with one label per item, in ascending order of the ids.
     labels_from_folders : bool
-        Whether the name of the folder in a picture's path is its label.
+        Whether the name of the folder in an image's path is its label.
     fields : str, optional
         File in which the column "id" says whose fields these are; "label" and "name" may be among them.
-    pictures : str, optional
-        Folder with a picture per item; without it, those that the index was built from.
+    images : str, optional
+        Folder with an image per item; without it, those that the index was built from.
     read_only : bool
     """
     check_installed()
@@ -58,8 +58,8 @@ def open_collection(
             if known is None and found is not None:
                 known = np.array(found, np.str_)
             collection = replace(collection, details=Details(ids, labels=known, columns=columns))
-        find = pictures_in(pictures) if pictures is not None else remembered_pictures(place)
-        return replace(collection, picture_of=find)
+        find = images_in_folder(images) if images is not None else remembered_images(place)
+        return replace(collection, find_image=find)
     except BaseException:
         collection.index.close()
         raise
@@ -69,7 +69,7 @@ def _labels(ids: NDArray[Any], file: str | None, from_folders: bool, *, of: str)
     if from_folders:
         names = [os.path.basename(os.path.dirname(str(id_))) for id_ in ids.tolist()]
         if not any(names):
-            raise FileError(f"{of}: must have paths of pictures as ids for --labels-from-folders. It has none.")
+            raise FileError(f"{of}: must have paths of images as ids for --labels-from-folders. It has none.")
         return np.array(names, np.str_)
     if file is None:
         return None

@@ -1,6 +1,7 @@
 """The service: search of one index over HTTP, and the page at ``/``. It needs the extra ``serve``.
 
-``collection`` is what is served: an index, the model that encodes queries, labels, fields and pictures. ``service``
-answers questions about it; on its way a query passes ``guard`` (who may ask), ``bodies`` (what was asked), ``batching``
-(one pass over the codes for all who wait) and ``answers``. ``app`` has the routes, ``server`` runs them.
+`collection` is what is served: an index, the model that encodes queries, and the labels, fields (`details`) and
+`images` of its items. `app` has the routes and `server` runs them. A request passes `guard` (access and limits),
+`bodies` (reads it by the models in `schemas`) and `service`, which encodes it (`encoding`), searches together with
+other requests (`batching`) or changes the index (`changes`). `answers` and `errors` are what it sends back.
 """

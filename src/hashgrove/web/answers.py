@@ -1,20 +1,43 @@
-"""Answers to searches: JSON for people and pages, binary for those in a hurry."""
+"""Answers to searches: JSON, or a compact binary format."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from fastapi import Response
+from numpy.typing import NDArray
 
 from hashgrove.web.bodies import BINARY
 from hashgrove.web.collection import Collection, as_hex
 from hashgrove.web.errors import ServiceError
-from hashgrove.web.service import Found
 
-__all__ = ["as_json", "binary_results", "json_results", "milliseconds"]
+__all__ = ["Neighbours", "as_json", "binary_results", "json_results", "milliseconds"]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The results of a search.
+
+    Attributes
+    ----------
+    codes : uint8 array of shape (n_queries, n_bytes)
+        The queries.
+    distances, ids : list of n_queries arrays
+    truncated : bool array of shape (n_queries,), optional
+        With a radius: whether there are more items within it than these.
+    seconds : dict
+        Time of each step.
+    """
+
+    codes: NDArray[np.uint8]
+    distances: list[NDArray[Any]]
+    ids: list[NDArray[Any]]
+    truncated: NDArray[np.bool_] | None
+    seconds: dict[str, float]
 
 
 def milliseconds(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -27,23 +50,26 @@ def milliseconds(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def as_json(content: Any, *, status: int = 200) -> Response:
-    """An answer in JSON. What it is made of has been checked, so no model does it again."""
+    """An answer in JSON. Its content is trusted and not validated again."""
     body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
     return Response(body, status_code=status, media_type="application/json")
 
 
 def json_results(
-    collection: Collection, found: Found, *, bits: bool, histograms: list[list[int]] | None, total: float
+    collection: Collection, found: Neighbours, *, show_code: bool, histograms: list[list[int]] | None, total: float
 ) -> Response:
     """The results of a search in JSON."""
     queries: list[dict[str, Any]] = [
-        collection.shown_code(code) if bits else {"code": as_hex(code)} for code in found.codes
+        collection.shown_code(code) if show_code else {"code": as_hex(code)} for code in found.codes
     ]
     for query, histogram in zip(queries, histograms or (), strict=False):
         query["histogram"] = histogram
+    if found.truncated is not None:
+        for query, truncated in zip(queries, found.truncated.tolist(), strict=True):
+            query["truncated"] = truncated
     results = []
     for distances, ids in zip(found.distances, found.ids, strict=True):
-        hits = collection.described(ids, bits=bits)
+        hits = collection.described(ids, show_code=show_code)
         for hit, distance in zip(hits, _numbers(distances), strict=True):
             hit["distance"] = distance
         results.append(hits)
@@ -58,17 +84,19 @@ def _numbers(distances: Any) -> list[Any]:
     return [round(value, 4) + 0.0 for value in np.minimum(distances, largest).tolist()]  # + 0.0: no minus zero
 
 
-def binary_results(found: Found) -> Response:
+def binary_results(found: Neighbours) -> Response:
     """The results of a search in little-endian numbers.
 
-    That is: the number n of queries (uint32), the number of results of each (n uint32), all distances (float32), and
-    all ids (int64), query by query.
+    That is: the number n of queries (uint32), the number of results of each (n uint32), whether each was truncated
+    (n uint32, 1 or 0), all distances (float32), and all ids (int64), query by query.
     """
     if any(ids.dtype.kind != "i" for ids in found.ids):
         raise ServiceError(406, "Binary answers need integer ids. Those of the index are texts.")
     counts = [len(ids) for ids in found.ids]
+    truncated = np.zeros(len(counts)) if found.truncated is None else found.truncated
     parts = [
         np.array([len(counts), *counts], "<u4"),
+        truncated.astype("<u4"),
         np.concatenate([np.asarray(row, "<f4") for row in found.distances]),
         np.concatenate([np.asarray(row, "<i8") for row in found.ids]),
     ]

@@ -10,28 +10,28 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 from hashgrove._version import __version__
 from hashgrove.web import schemas
-from hashgrove.web.additions import add_items, add_rows
 from hashgrove.web.answers import as_json, binary_results, json_results, milliseconds
-from hashgrove.web.bodies import BINARY, content_type, read_json, read_question, read_rows, wants_binary
+from hashgrove.web.bodies import BINARY, BODIES, REF, wants_binary
 from hashgrove.web.collection import Collection, as_hex
-from hashgrove.web.document import BODIES, ERRORS, describe
-from hashgrove.web.errors import ServiceError, error_response, from_validation
-from hashgrove.web.guard import Guard
-from hashgrove.web.hosts import LOOPBACK
+from hashgrove.web.errors import MEANINGS, ServiceError, error_response, from_validation
+from hashgrove.web.guard import LOOPBACK, Guard
 from hashgrove.web.limits import LIMITS, Limits
 from hashgrove.web.service import Service, no_item
 from hashgrove.web.site import add_site
 
 __all__ = ["create_app"]
 
-MAX_HISTOGRAMS = 16  # queries of one request that get a histogram
 Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=LIMITS.page)]
 Label = Annotated[str | None, Query(max_length=1024, description="Only items with this label.")]
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.Problem, "description": meaning} for status, meaning in MEANINGS.items()
+}
 
 
 def create_app(
@@ -48,9 +48,9 @@ def create_app(
     collection : Collection
         It is closed when the application shuts down.
     key : str, optional
-        What clients must know.
+        The key that clients must send.
     hosts : set of str, optional
-        The names in ``Host`` that are answered; None means any.
+        Allowed names in the header ``Host``; None means any.
     limits : Limits
 
     Returns
@@ -90,7 +90,7 @@ def create_app(
     _add_items(app, service)
     _add_state(app, service)
     add_site(app)
-    describe(app, needs_key=key is not None)
+    _complete_document(app, needs_key=key is not None)
     return Guard(app, counters=service.counters, limits=limits, key=key, hosts=hosts)
 
 
@@ -102,7 +102,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         message = f"{said.get(error.status_code, error.detail)}."
         error = ServiceError(error.status_code, message, headers=error.headers)
     elif not isinstance(error, ServiceError):
-        message = "Something went wrong inside the service. Its log says what."
+        message = "There was an error inside the service; its log has the details."
         # uvicorn closes the connection after such an error; a client that does not know it might send to it once more
         error = ServiceError(500, message, headers={"connection": "close"})
     return error_response(error)
@@ -111,17 +111,17 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/health", response_model=schemas.Health)
     async def health() -> Response:
-        """Say that the service is there. It needs no key."""
+        """Liveness and number of items. It needs no key."""
         return as_json(service.health())
 
     @app.get("/info", response_model=schemas.Info)
     async def info() -> Response:
-        """Describe the collection, and what can be done with it."""
+        """Description of the collection, of the available queries and options, and of the limits."""
         return as_json(service.info())
 
     @app.get("/report", response_model=schemas.ReportAnswer)
     async def report() -> Response:
-        """Report how well items of a class find each other. The first call starts the computation."""
+        """Retrieval quality: how often items of a label find each other. The first call starts the computation."""
         return as_json(service.quality.state())
 
     @app.get("/metrics", response_class=PlainTextResponse)
@@ -135,42 +135,39 @@ def _add_items(app: FastAPI, service: Service) -> None:
 
     @app.get("/items", response_model=schemas.ItemPage)
     async def items(offset: Offset = 0, limit: Limit = 60, label: Label = None) -> Response:
-        """List items in ascending order of their ids."""
+        """Items in the order in which they were added, a page at a time."""
         ids = collection.listed(label)
         found = collection.described(ids[offset : offset + limit])
         return as_json({"total": len(ids), "offset": offset, "items": found})
 
     @app.get("/items/{id:path}", response_model=schemas.ItemWithCode)
     async def item(id: str) -> Response:
-        """Show one item with its code. An id in a path is percent-encoded."""
-        ids = service.ids_of([id], "id")
+        """One item with its code. The id in the path is percent-encoded."""
+        ids = service.encoding.check_ids([id], "id")
         if not collection.has(ids):
             raise no_item(id)
-        return as_json(collection.described(ids, bits=True)[0])
+        return as_json(collection.described(ids, show_code=True)[0])
 
     @app.get("/images/{id:path}", response_class=Response, responses={200: {"content": {"image/*": {}}}})
     async def image(id: str) -> Response:
-        """Show a small picture of an item."""
+        """A small version of the image of an item."""
         content = await service.thumbnail(id)
         kind = "image/png" if content.startswith(b"\x89PNG") else "image/jpeg"
         return Response(content, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 
-    @app.post("/items", status_code=201, response_model=schemas.ItemsAnswer, openapi_extra=BODIES["items"])
+    @app.post("/items", status_code=201, response_model=schemas.ItemsAnswer, openapi_extra=BODIES["items"].openapi())
     async def add(request: Request) -> Response:
-        """Add items, all or none. They are on disk when the answer comes."""
-        service.writer.check()
-        if content_type(request) == BINARY:
-            ids = await add_rows(service, await request.body(), request.query_params)
-        else:
-            ids = await add_items(service, await read_json(request, schemas.ItemsRequest))
+        """Add items, all or none. They are on disk before the answer is sent."""
+        service.writer.check_writable()
+        ids = await service.writer.add(await BODIES["items"].read(request, service.limits))
         answer = {"ids": [str(id_) for id_ in ids.tolist()], "items": len(collection.index)}
         return as_json(answer, status=201)
 
     @app.delete("/items/{id:path}", response_model=schemas.RemoveAnswer)
     async def remove(id: str) -> Response:
-        """Remove an item. That is on disk when the answer comes."""
-        service.writer.check()
-        n_removed = await service.writer.remove(service.ids_of([id], "id"))
+        """Remove an item. It is gone from the disk before the answer is sent."""
+        service.writer.check_writable()
+        n_removed = await service.writer.remove(id)
         if not n_removed:
             raise no_item(id)
         return as_json({"removed": n_removed, "items": len(collection.index)})
@@ -179,37 +176,50 @@ def _add_items(app: FastAPI, service: Service) -> None:
 def _add_search(app: FastAPI, service: Service) -> None:
     collection, limits = service.collection, service.limits
 
-    @app.post("/encode", response_model=schemas.EncodeAnswer, openapi_extra=BODIES["encode"])
+    @app.post("/encode", response_model=schemas.EncodeAnswer, openapi_extra=BODIES["encode"].openapi())
     async def encode(request: Request) -> Response:
-        """Turn features into codes."""
-        if content_type(request) == BINARY:
-            rows: Any = read_rows(
-                await request.body(), kind="features", width=service.encoding.n_features, limit=limits.rows
-            )
+        """Encode features."""
+        given = await BODIES["encode"].read(request, limits)
+        if isinstance(given.asked, schemas.EncodeRequest):
+            rows = service.encoding.check_features(given.asked.features, "features")
         else:
-            asked = await read_json(request, schemas.EncodeRequest)
-            rows = asked.features
-        encoded = await service.encoding.encode(service.encoding.check_features(rows, "features"))
+            rows = service.encoding.check_rows(given.content or b"", "features", limit=limits.rows)
+        encoded = await service.encoding.encode(rows)
         if wants_binary(request):
             return Response(encoded.codes.tobytes(), media_type=BINARY)
-        codes = [as_hex(code) for code in encoded.codes]
-        return as_json({"codes": codes, "n_bits": collection.n_bits, "timings": milliseconds(encoded.seconds)})
+        answer = {
+            "codes": [as_hex(code) for code in encoded.codes],
+            "n_bits": collection.n_bits,
+            "model": collection.digest,
+            "timings": milliseconds(encoded.seconds),
+        }
+        return as_json(answer)
 
-    @app.post("/search", response_model=schemas.SearchAnswer, openapi_extra=BODIES["search"])
+    @app.post("/search", response_model=schemas.SearchAnswer, openapi_extra=BODIES["search"].openapi())
     async def search(request: Request) -> Response:
-        """Find the nearest items of each query: features, codes, an item by its id, or a picture in a form."""
+        """Find the nearest items of each query: features, codes, an item by its id, or an image in a form."""
         started = time.perf_counter()
-        question = await read_question(
-            request, n_features=service.encoding.n_features, n_bytes=collection.n_bytes, limits=limits
-        )
-        found = await service.search(question)
+        given = await BODIES["search"].read(request, limits)
+        found = await service.search(given)
         if wants_binary(request):
             return binary_results(found)
-        histograms = None
-        if question.options.histogram:
-            if len(found.codes) > MAX_HISTOGRAMS:
-                message = f"The 'histogram' field must be false for more than {MAX_HISTOGRAMS} queries. It is true."
-                raise ServiceError(422, message, field="histogram")
-            histograms = await service.histograms(found.codes)
+        histograms = await service.histograms(found.codes) if given.asked.show_histogram else None
         total = time.perf_counter() - started
-        return json_results(collection, found, bits=question.options.bits, histograms=histograms, total=total)
+        return json_results(collection, found, show_code=given.asked.show_code, histograms=histograms, total=total)
+
+
+def _complete_document(app: FastAPI, *, needs_key: bool) -> None:
+    """Add the models of JSON bodies and the key to the OpenAPI document, which FastAPI keeps and serves."""
+    document = app.openapi()
+    components = document.setdefault("components", {})
+    pairs: Any = [(body.json, "validation") for body in BODIES.values()]
+    _, found = models_json_schema(pairs, ref_template=REF)
+    components.setdefault("schemas", {}).update(found["$defs"])
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of an error, which is never sent
+        components["schemas"].pop(name, None)
+    if needs_key:
+        components["securitySchemes"] = {
+            "key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+            "bearer": {"type": "http", "scheme": "bearer"},
+        }
+        document["security"] = [{"key": []}, {"bearer": []}]

@@ -1,8 +1,8 @@
-"""Queries that wait are answered together, by one pass over the codes.
+"""Batching: queries that wait are answered together, by one pass over the codes.
 
 A scan compares each code of the index with all queries of a pass while the code is in a register, so a pass with many
-queries costs little more than one with a single query. One thread makes the passes. Whatever has arrived while a pass
-ran is the next pass: nobody waits for others to come, and the more the service has to do, the larger its passes are.
+queries costs little more than one with a single query. One thread makes the passes. The next pass
+takes all queries that arrived during the last one: none waits for others to come, and passes grow with the load.
 Results do not depend on what else is in a pass, because there is exactly one right result (`hashgrove.index.Index`).
 """
 
@@ -27,12 +27,12 @@ PASS_ROWS = 1024  # queries in one pass, so that none waits long for the others 
 
 
 class Full(Exception):
-    """So many queries wait that no more are taken."""
+    """Too many queries wait already."""
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What one request searches for.
+    """The queries of one request.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Query:
     features : array of shape (n_queries, n_features), optional
         Re-rank by these features of the queries.
     weights : array of shape (n_queries, n_bits), optional
-        Weigh the bits of each query.
+        Weight of each bit of each query.
     """
 
     codes: NDArray[np.uint8]
@@ -57,13 +57,13 @@ class Query:
 
     @property
     def kind(self) -> Hashable:
-        """Queries of one kind can be in one pass: those with the same filter and about the same k.
+        """The key of queries that can share a pass: the same filter, and about the same k.
 
         The candidates of re-ranking depend on k, so there it has to be the same.
         """
         if self.features is not None:
             return "rerank", self.group, self.k
-        return "margins" if self.weights is not None else "plain", self.group, max(self.k, 16).bit_length()
+        return "weights" if self.weights is not None else "plain", self.group, max(self.k, 16).bit_length()
 
 
 Results = tuple[NDArray[Any], NDArray[Any]]
@@ -152,7 +152,7 @@ class Batcher:
                 self._n_rows -= len(waiting.query.codes)
 
     def close(self) -> None:
-        """Answer whoever waits, and end the thread."""
+        """Answer the queries that wait, and end the thread."""
         with self._change:
             self._closed = True
             self._change.notify()
@@ -171,10 +171,10 @@ class Batcher:
             batch[0].answer.get_loop().call_soon_threadsafe(_resolve, outcomes)
 
     def _outcomes(self, queries: Sequence[Query]) -> list[Results | Exception]:
-        """Results, or errors, of queries of one kind; an error of one query is no error of the others."""
+        """Results of queries of one kind, or errors; an error of one query does not affect the others."""
         try:
             return [*search_together(self._index, queries)]
-        except Exception as error:  # whatever it is, those who wait have to know
+        except Exception as error:  # of any type: the clients that wait must get it
             if len(queries) == 1:
                 return [error]
             return [outcome for query in queries for outcome in self._outcomes([query])]

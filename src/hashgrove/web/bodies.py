@@ -1,50 +1,92 @@
-"""What a request asks for: JSON, a form with a picture, or binary rows become one kind of question."""
+"""Bodies of requests: an endpoint declares a model per type of body, which reads the body and describes it in OpenAPI.
+
+JSON is validated by its model as it is. The fields of a form and the parameters of a query string are texts, from which
+pydantic makes numbers and flags. Binary rows have their options in the query string.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any
 
 import numpy as np
 from fastapi import Request
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import QueryParams, UploadFile
+from starlette.datastructures import ImmutableMultiDict, UploadFile
 from starlette.exceptions import HTTPException
 
+from hashgrove.web import schemas
 from hashgrove.web.errors import ServiceError, from_validation, must_be
 from hashgrove.web.limits import Limits
-from hashgrove.web.schemas import SearchOptions, SearchRequest
 
-__all__ = [
-    "BINARY",
-    "FORM",
-    "JSON",
-    "KINDS",
-    "Question",
-    "content_type",
-    "kind_of_rows",
-    "read_json",
-    "read_question",
-    "read_rows",
-    "wants_binary",
-]
+__all__ = ["BINARY", "BODIES", "REF", "Body", "Input", "read_rows", "read_texts", "schemas_of_texts", "wants_binary"]
 
 JSON, FORM, BINARY = "application/json", "multipart/form-data", "application/octet-stream"
-KINDS = ("features", "codes")
-FLAGS = ("rerank", "margins", "bits", "histogram")
-Model = TypeVar("Model", bound=BaseModel)
+REF = "#/components/schemas/{model}"
+BYTES = {"type": "string", "format": "binary"}
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """What a search is about: exactly one of the first four, and how to search."""
+class Input:
+    """A request as it was read: an instance of a model of `Body`, and the bytes of binary rows or of an image."""
 
-    options: SearchOptions
-    features: NDArray[np.float32] | list[list[float]] | None = None
-    codes: NDArray[np.uint8] | list[str] | None = None
-    id: str | int | None = None
-    picture: bytes | None = None
+    asked: Any
+    content: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Body:
+    """The types of body that an endpoint takes, with the model of each.
+
+    Attributes
+    ----------
+    json : model of a JSON body
+    form : model of the texts of a form that also has a file, the field ``image``; optional
+    rows : model of the query string beside a body of binary rows; optional
+    """
+
+    json: type[BaseModel]
+    form: type[BaseModel] | None = None
+    rows: type[BaseModel] | None = None
+
+    def openapi(self) -> dict[str, Any]:
+        """Request body and parameters as they are in an OpenAPI document."""
+        content: dict[str, Any] = {JSON: {"schema": {"$ref": REF.format(model=self.json.__name__)}}}
+        if self.form is not None:
+            fields = {"image": BYTES | {"description": "An image file."}, **schemas_of_texts(self.form)}
+            content[FORM] = {"schema": {"type": "object", "required": ["image"], "properties": fields}}
+        if self.rows is not None:
+            content[BINARY] = {"schema": BYTES | {"description": "Rows of float32 (little-endian), or packed codes."}}
+        parameters = [
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            | {"description": f"{schema.get('description', '')} (With a binary body.)".strip()}
+            for name, schema in (schemas_of_texts(self.rows) if self.rows is not None else {}).items()
+        ]
+        return {"requestBody": {"required": True, "content": content}, "parameters": parameters}
+
+    async def read(self, request: Request, limits: Limits) -> Input:
+        """Read a request and check its fields."""
+        kind = content_type(request)
+        if kind == BINARY and self.rows is not None:
+            return Input(read_texts(self.rows, request.query_params), await request.body())
+        if kind == FORM and self.form is not None:
+            return await _read_form(request, self.form, limits)
+        if kind != JSON:
+            taken = [JSON, *[FORM] * (self.form is not None), *[BINARY] * (self.rows is not None)]
+            raise ServiceError(415, f"The content type must be {' or '.join(taken)}. Got {kind or 'none'} instead.")
+        try:
+            return Input(self.json.model_validate_json(await request.body()))
+        except ValidationError as error:
+            raise from_validation(error) from None
+
+
+BODIES = {
+    "search": Body(schemas.SearchRequest, form=schemas.SearchOptions, rows=schemas.SearchRows),
+    "encode": Body(schemas.EncodeRequest, rows=schemas.EncodeRows),
+    "items": Body(schemas.ItemsRequest, rows=schemas.ItemsRows),
+}
 
 
 def content_type(request: Request) -> str:
@@ -57,49 +99,55 @@ def wants_binary(request: Request) -> bool:
     return request.headers.get("accept", "").partition(";")[0].strip().lower() == BINARY
 
 
-async def read_json(request: Request, model: type[Model]) -> Model:
-    """The JSON of a body, checked."""
-    if content_type(request) != JSON:
-        raise _wrong_type(request, JSON)
+@cache
+def schemas_of_texts(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+    """JSON schemas of the fields of a model that are given as texts.
+
+    There is no text for null, and lists are limited by the length of a URL or the size of a form.
+
+    >>> schemas_of_texts(schemas.SearchRows)["radius"]["minimum"]
+    0
+    """
+    found = {}
+    for name, declared in model.model_json_schema().get("properties", {}).items():
+        choices = [choice for choice in declared.pop("anyOf", ()) if choice != {"type": "null"}]
+        schema = declared | (choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {})
+        found[name] = {key: value for key, value in schema.items() if key not in ("title", "default", "maxItems")}
+    return found
+
+
+def read_texts(model: type[BaseModel], texts: ImmutableMultiDict[str, Any]) -> Any:
+    """An instance of a model from the texts of a form or a query string; a list repeats its field.
+
+    >>> from starlette.datastructures import QueryParams
+    >>> options = read_texts(schemas.SearchRows, QueryParams("k=3&rerank=true&allowed=1&allowed=2"))
+    >>> options.k, options.rerank, options.allowed
+    (3, True, ['1', '2'])
+    """
+    lists = {name for name, schema in schemas_of_texts(model).items() if schema.get("type") == "array"}
     try:
-        return model.model_validate_json(await request.body())
+        read = model.model_validate_strings({name: texts[name] for name in texts.keys() - lists})
+        values = read.model_dump(exclude_unset=True) | {name: texts.getlist(name) for name in texts.keys() & lists}
+        return model.model_validate(values)
     except ValidationError as error:
         raise from_validation(error) from None
 
 
-def _wrong_type(request: Request, *allowed: str) -> ServiceError:
-    got = content_type(request) or "none"
-    return ServiceError(415, f"The content type must be {' or '.join(allowed)}. Got {got} instead.")
-
-
-async def read_question(request: Request, *, n_features: int | None, n_bytes: int | None, limits: Limits) -> Question:
-    """What a request to search asks for."""
-    kind = content_type(request)
-    if kind == BINARY:
-        wanted = kind_of_rows(request.query_params)
-        width = n_features if wanted == "features" else n_bytes
-        rows = read_rows(await request.body(), kind=wanted, width=width, limit=limits.rows)
-        options = _options(dict(request.query_params) | _allowed(request.query_params.getlist("allowed")), "kind")
-        return Question(options, features=rows) if wanted == "features" else Question(options, codes=rows)
-    if kind == FORM:
-        return await _read_form(request, limits)
-    if kind != JSON:
-        raise _wrong_type(request, JSON, FORM, BINARY)
-    asked = await read_json(request, SearchRequest)
-    given = [name for name in ("features", "codes", "id") if getattr(asked, name) is not None]
-    if len(given) != 1:
-        got = " and ".join(given) or "none of them"
-        message = f"Exactly one of the fields 'features', 'codes' and 'id' must be given. Got {got} instead."
-        raise ServiceError(422, message, field=given[1] if given else "features")
-    return Question(asked, features=asked.features, codes=asked.codes, id=asked.id)
-
-
-def kind_of_rows(parameters: QueryParams) -> str:
-    """What the rows of a binary body are, by the query string: "features" or "codes"."""
-    kind = parameters.get("kind", "features")
-    if kind not in KINDS:
-        raise must_be("kind", f"one of {list(KINDS)}", kind)
-    return kind
+async def _read_form(request: Request, model: type[BaseModel], limits: Limits) -> Input:
+    try:
+        async with request.form(max_files=1, max_fields=limits.rows, max_part_size=2**16) as form:
+            image = form.get("image")
+            if not isinstance(image, UploadFile):
+                raise must_be("image", "an image file", image)
+            texts = ImmutableMultiDict([(name, value) for name, value in form.multi_items() if name != "image"])
+            asked = read_texts(model, texts)
+            content = await image.read(limits.image_bytes + 1)
+    except HTTPException as error:
+        raise ServiceError(400, f"The form cannot be read: {error.detail}") from None
+    if len(content) > limits.image_bytes:
+        message = f"The 'image' field must have at most {limits.image_bytes} bytes. Got more instead."
+        raise ServiceError(413, message, field="image")
+    return Input(asked, content)
 
 
 def read_rows(body: bytes, *, kind: str, width: int | None, limit: int) -> NDArray[Any]:
@@ -118,39 +166,3 @@ def read_rows(body: bytes, *, kind: str, width: int | None, limit: int) -> NDArr
     if kind == "features" and not np.isfinite(rows).all():
         raise ServiceError(422, "The body must have finite numbers. Got NaN or infinity instead.", field="body")
     return rows
-
-
-def _options(values: dict[str, Any], *ignored: str) -> SearchOptions:
-    """How to search, from the texts of a form or of a query string."""
-    read: dict[str, Any] = {name: value for name, value in values.items() if name not in ignored}
-    for name in ("k", "radius"):
-        if name in read and str(read[name]).lstrip("-").isdecimal() and len(read[name]) < 10:
-            read[name] = int(read[name])
-    for name in FLAGS:
-        if name in read:
-            read[name] = {"true": True, "false": False, "1": True, "0": False}.get(read[name], read[name])
-    try:
-        return SearchOptions.model_validate(read)
-    except ValidationError as error:
-        raise from_validation(error) from None
-
-
-def _allowed(ids: list[Any]) -> dict[str, Any]:
-    return {"allowed": ids} if ids else {}
-
-
-async def _read_form(request: Request, limits: Limits) -> Question:
-    try:
-        async with request.form(max_files=1, max_fields=limits.rows, max_part_size=2**16) as form:
-            picture = form.get("image")
-            if not isinstance(picture, UploadFile):
-                raise must_be("image", "a file with a picture", picture)
-            values = {name: form[name] for name in form if name != "image"}
-            options = _options(values | _allowed(form.getlist("allowed")))
-            content = await picture.read(limits.image_bytes + 1)
-    except HTTPException as error:
-        raise ServiceError(400, f"The form cannot be read: {error.detail}") from None
-    if len(content) > limits.image_bytes:
-        message = f"The 'image' field must have at most {limits.image_bytes} bytes. Got more instead."
-        raise ServiceError(413, message, field="image")
-    return Question(options, picture=content)

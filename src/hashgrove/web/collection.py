@@ -1,6 +1,6 @@
-"""`Collection`: what the service serves. An index, the model that encodes queries, labels, fields and pictures.
+"""`Collection`: an index with its model, and the labels, fields and images of its items.
 
-Encoders and features are imported only where there is a model, because they take longer to load than all the rest.
+Encoders and features are imported only if there is a model, because they take longer to load than all the rest.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from hashgrove.codes import unpack
 from hashgrove.index import Index
 from hashgrove.index.ids import MAX_ID, check_ids, find
 from hashgrove.index.kept import Kept
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.web.details import Details
-from hashgrove.web.pictures import Find
+from hashgrove.web.images import FindImage
 
 if TYPE_CHECKING:
     from hashgrove.encoders import Encoder
@@ -65,21 +66,21 @@ def as_hex(code: NDArray[np.uint8]) -> str:
 
 @dataclass(eq=False)
 class Collection:
-    """What the service serves.
+    """An index with its model, and the labels, fields and images of its items.
 
     Attributes
     ----------
     index : Index
     name : str
-        For people.
+        The name that the page shows.
     model : Encoder or ImageEncoder, optional
         Encodes queries and new items. It must be the model of the index, if the index knows it.
     details : Details, optional
         Labels, names and fields of items.
-    picture_of : function, optional
-        From the id of an item to the file of its picture; None if it has none.
+    find_image : function, optional
+        From the id of an item to its image file; None if it has none.
     read_only : bool
-        Whether items can be added and removed.
+        Whether changes are refused.
 
     Examples
     --------
@@ -93,7 +94,7 @@ class Collection:
     name: str
     model: Encoder | ImageEncoder | None = None
     details: Details = field(default_factory=lambda: Details(np.empty(0, np.int64)))
-    picture_of: Find | None = None
+    find_image: FindImage | None = None
     read_only: bool = False
 
     def __post_init__(self) -> None:
@@ -107,8 +108,8 @@ class Collection:
     def open(cls, place: str, *, model: str | None = None, read_only: bool = False) -> Collection:
         """Open an index, and the model that it holds unless another file is given."""
         index = open_index(place, writable=not read_only)
-        kept = os.path.join(place, "model.hashgrove")
-        file = model or (kept if os.path.exists(kept) else None)
+        own = os.path.join(place, "model.hashgrove")
+        file = model or (own if os.path.exists(own) else None)
         try:
             name = os.path.basename(os.path.normpath(place))
             return cls(index, name, model=None if file is None else _load(file), read_only=read_only)
@@ -118,17 +119,17 @@ class Collection:
 
     @property
     def encoder(self) -> Encoder | None:
-        """What turns features into codes."""
-        images = self._for_images()
+        """The encoder of features."""
+        images = self._image_encoder()
         return self.model if images is None else images.encoder  # type: ignore[return-value]
 
     @property
     def extractor(self) -> FeatureExtractor | None:
-        """What turns pictures into features."""
-        images = self._for_images()
+        """The extractor of features from images."""
+        images = self._image_encoder()
         return None if images is None else images.features
 
-    def _for_images(self) -> ImageEncoder | None:
+    def _image_encoder(self) -> ImageEncoder | None:
         if self.model is None:
             return None
         from hashgrove.features import ImageEncoder
@@ -136,14 +137,19 @@ class Collection:
         return self.model if isinstance(self.model, ImageEncoder) else None
 
     @property
-    def kept(self) -> Kept | None:
-        """The features that the index keeps, for re-ranking."""
-        kept: Kept | None = getattr(self.index, "features", None)
-        return kept
+    def digest(self) -> str | None:
+        """Digest of the model; None if there is none."""
+        return None if self.model is None else self.model.digest
 
     @property
-    def can_weigh(self) -> bool:
-        """Whether bits can be weighted by the margins of a query."""
+    def stored_features(self) -> Kept | None:
+        """The features that the index stores, for re-ranking."""
+        stored: Kept | None = getattr(self.index, "features", None)
+        return stored
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether a search can weight the bits of a query."""
         return self.encoder is not None and hasattr(self.index, "search_weighted")
 
     @property
@@ -176,7 +182,7 @@ class Collection:
         return None if not len(self.index) else {"i": "int", "U": "text"}[self.contents()[0].dtype.kind]
 
     def as_ids(self, given: Sequence[str | int]) -> NDArray[Any]:
-        """Ids of a request in the type that the index has; what can be no id of it raises ValueError.
+        """Ids of a request in the type that the index has; ParameterError for what cannot be an id of it.
 
         >>> from hashgrove import FlatIndex
         >>> Collection(FlatIndex(np.array([[1]], np.uint8)), name="one").as_ids(["9007199254740993", 2])
@@ -187,11 +193,12 @@ class Collection:
             return check_ids([str(id_) for id_ in given])
         for id_ in given:
             if not INTEGER.fullmatch(str(id_)) or not -MAX_ID - 1 <= int(id_) <= MAX_ID:
-                raise ValueError(f"must be integers of 64 bits, as in the index. Got {str(id_)[:80]!r} instead.")
+                got = f"Got {str(id_)[:80]!r} instead."
+                raise ParameterError("ids", f"must be integers of 64 bits, as in the index. {got}")
         return np.array([int(id_) for id_ in given], np.int64)
 
     def codes_of(self, ids: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """The codes of some items, and which of them are there; the code of one that is not is arbitrary."""
+        """The codes of some items, and whether each of them is in the index; if not, its code is arbitrary."""
         own, codes = self.contents()
         places, known = find(own, ids)
         if not len(own):
@@ -203,22 +210,22 @@ class Collection:
         return bool(self.index._known(ids).all())
 
     def features_of(self, ids: NDArray[Any]) -> NDArray[np.float32] | None:
-        """The features that the index keeps of one item or more; None if it keeps none of one of them."""
-        kept = self.kept
-        if kept is None:
+        """The stored features of some items; None if one of them has none."""
+        stored = self.stored_features
+        if stored is None:
             return None
-        rows = [np.flatnonzero(kept.ids == id_) for id_ in ids]
-        return kept.X[np.concatenate(rows)] if rows and all(len(row) for row in rows) else None
+        rows = [np.flatnonzero(stored.ids == id_) for id_ in ids]
+        return stored.X[np.concatenate(rows)] if rows and all(len(row) for row in rows) else None
 
-    def described(self, ids: NDArray[Any], *, bits: bool = False) -> list[dict[str, Any]]:
-        """Items as they are in JSON: id, label, name, fields and picture; with ``bits``, also their codes."""
+    def described(self, ids: NDArray[Any], *, show_code: bool = False) -> list[dict[str, Any]]:
+        """Items as they are in JSON: id, label, name, fields and image; with ``show_code``, also their codes."""
         found = self.details.of(ids)
         for id_, item in zip(ids.tolist(), found, strict=True):
             item["id"] = str(id_)
-            if self.picture_of is not None and self.picture_of(str(id_)) is not None:
+            if self.find_image is not None and self.find_image(str(id_)) is not None:
                 item["image"] = f"/images/{quote(str(id_), safe='')}"
                 item.setdefault("name", os.path.basename(str(id_)))
-        if bits:
+        if show_code:
             for item, code in zip(found, self.codes_of(ids)[0], strict=True):
                 item |= self.shown_code(code)
         return found

@@ -13,7 +13,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
 class Histogram:
-    """How often a value fell into each bucket.
+    """Number of values in each bucket.
 
     >>> histogram = Histogram((1, 2, 4))
     >>> histogram.observe(2)
@@ -34,7 +34,7 @@ class Histogram:
 
 
 class Counters:
-    """What the service has done so far. Several threads may count at the same time."""
+    """Counts of requests and passes since the start. Several threads may count at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,12 +52,12 @@ class Counters:
             self._seconds[route].observe(seconds)
 
     def search_pass(self, rows: int) -> None:
-        """Count a pass over the codes that answered so many queries."""
+        """Count a pass over the codes that answered ``rows`` queries."""
         with self._lock:
             self._passes.observe(rows)
 
     def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
-        """All counters in Prometheus' text format; ``gauges`` are further values of this moment, each with its help.
+        """All counters in Prometheus' text format; ``gauges`` are further current values, each with its help.
 
         >>> print(Counters().text({"items": ("Items in the index.", 3)}).splitlines()[-1])
         hashgrove_items 3

@@ -1,4 +1,4 @@
-"""What is known about items besides their codes: labels, names and further fields, by id."""
+"""Labels, names and further fields of items, by id."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Details:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known about any item."""
+        """Whether there are neither labels nor fields."""
         return self.labels is None and not self.columns
 
     @property
@@ -65,7 +65,7 @@ class Details:
             return found
 
     def of(self, ids: NDArray[Any]) -> list[dict[str, Any]]:
-        """What is known about each of these items, as members of their JSON."""
+        """Label, name and fields of each of these items, as members of their JSON."""
         if self.is_empty:
             return [{} for _ in ids]
         rows, known = find(self.ids, ids)
@@ -86,7 +86,7 @@ class Details:
 
 
 def read_fields(path: str, ids: NDArray[Any]) -> dict[str, list[str]]:
-    """Read the fields of items from a .csv file with a header, in which the column "id" says whose they are.
+    """Read the fields of items from a .csv file with a header and a column "id".
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From what a client sends to codes: features, pictures and hexadecimal digits, in threads that block nobody else."""
+"""From what a client sends to codes: features, images and hexadecimal digits, in threads that block nobody else."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.web.bodies import read_rows
 from hashgrove.web.collection import Collection
-from hashgrove.web.errors import BUSY, ServiceError, must_be
+from hashgrove.web.errors import BUSY, ServiceError, cannot_use, from_value_error, must_be
+from hashgrove.web.images import thumbnail
 from hashgrove.web.limits import Limits
-from hashgrove.web.pictures import thumbnail
 
 if TYPE_CHECKING:
     from hashgrove.encoders import Encoder
@@ -28,7 +29,7 @@ __all__ = ["Encoded", "Encoding"]
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Codes, what re-ranking and margins need of the same rows, and how long everything took."""
+    """Codes, the features and weights of the same rows where they are needed, and the time of each step."""
 
     codes: NDArray[np.uint8]
     features: NDArray[Any] | None = None
@@ -37,7 +38,7 @@ class Encoded:
 
 
 class Encoding:
-    """Encodes what clients send. Two threads encode features and two decode pictures.
+    """Checks and encodes what clients send. Two threads encode features and two decode images.
 
     Parameters
     ----------
@@ -48,13 +49,13 @@ class Encoding:
     def __init__(self, collection: Collection, *, limits: Limits) -> None:
         self._collection, self._limits = collection, limits
         self._rows = ThreadPoolExecutor(2, "hashgrove-encode")
-        self._pictures = ThreadPoolExecutor(2, "hashgrove-picture")
-        self._n_pictures = 0  # that are decoded or wait for it
+        self._images = ThreadPoolExecutor(2, "hashgrove-image")
+        self._n_images = 0  # that are being decoded or wait for it
 
     def close(self) -> None:
         """End the threads."""
         self._rows.shutdown(cancel_futures=True)
-        self._pictures.shutdown(wait=False, cancel_futures=True)
+        self._images.shutdown(wait=False, cancel_futures=True)
 
     @property
     def n_features(self) -> int | None:
@@ -65,25 +66,37 @@ class Encoding:
     def _encoder(self, field: str) -> Encoder:
         encoder = self._collection.encoder
         if encoder is None:
-            message = f"The '{field}' field cannot be used: the service has no model to encode features."
-            raise ServiceError(422, message, field=field)
+            raise cannot_use(field, "the service has no model to encode features")
         return encoder
 
-    def check_codes(self, codes: NDArray[np.uint8] | Sequence[str], field: str) -> NDArray[np.uint8]:
-        """Codes as they are in an index, from hexadecimal digits or rows of bytes."""
-        if isinstance(codes, np.ndarray):
-            return codes
+    def check_ids(self, given: Sequence[str | int], field: str) -> NDArray[Any]:
+        """Ids of a request in the type that the index has."""
+        try:
+            return self._collection.as_ids(given)
+        except ValueError as error:
+            raise from_value_error(error, field) from None
+
+    def check_codes(self, codes: Sequence[str], field: str) -> NDArray[np.uint8]:
+        """Packed codes from hexadecimal digits."""
         width = self._collection.n_bytes or len(codes[0]) // 2
         for code in codes:
             if len(code) != 2 * width:
                 raise must_be(field, f"codes of {2 * width} hexadecimal digits", code)
         return np.frombuffer(bytes.fromhex("".join(codes)), np.uint8).reshape(len(codes), width)
 
-    def check_features(self, rows: Any, field: str) -> NDArray[Any]:
+    def check_model(self, digest: str | None, *, codes: bool) -> None:
+        """Refuse codes of another model, and codes of an unknown one if the index knows its model."""
+        own = self._collection.index.model
+        if own is None or digest == own or (digest is None and not codes):
+            return
+        if digest is None:
+            message = "The 'model' field must be given with codes: the digest of their model, as in /info. Got none."
+            raise ServiceError(422, message, field="model")
+        raise must_be("model", f"that of the index, {own}: codes of different models cannot be compared", digest)
+
+    def check_features(self, rows: Sequence[Sequence[float]], field: str) -> NDArray[Any]:
         """Rows of features as a matrix with as many columns as the model takes."""
         n_features = self._encoder(field).n_features
-        if isinstance(rows, np.ndarray):
-            return rows
         for number, row in enumerate(rows):
             if len(row) != n_features:
                 what = f"{n_features} numbers per row, as the model takes"
@@ -91,18 +104,25 @@ class Encoding:
                 raise ServiceError(422, message, field=field)
         return np.asarray(rows, np.float64)
 
-    async def encode(self, rows: NDArray[Any], *, margins: bool = False) -> Encoded:
-        """Encode features; with ``margins``, also say how sure each bit is."""
+    def check_rows(self, body: bytes, kind: str, *, limit: int) -> NDArray[Any]:
+        """Rows of a binary body: features or packed codes."""
+        if kind == "features":
+            self._encoder("kind")
+        width = self.n_features if kind == "features" else self._collection.n_bytes
+        return read_rows(body, kind=kind, width=width, limit=limit)
+
+    async def encode(self, rows: NDArray[Any], *, weights: bool = False) -> Encoded:
+        """Encode features; with ``weights``, also compute how confident the encoder is of each bit."""
         encoder = self._encoder("features")
 
         def encode() -> Encoded:
             started = time.perf_counter()
             try:
                 codes = encoder.encode(rows, n_jobs=1)
-                weights = np.abs(encoder.scores(rows, n_jobs=1)) if margins else None
+                confidence = np.abs(encoder.scores(rows, n_jobs=1)) if weights else None
             except ValueError as error:  # such as numbers that overflow float32
-                raise ServiceError(422, " ".join(str(error).split()), field="features") from None
-            return Encoded(codes, rows, weights, {"encode": time.perf_counter() - started})
+                raise from_value_error(error, "features") from None
+            return Encoded(codes, rows, confidence, {"encode": time.perf_counter() - started})
 
         encoded: Encoded = await self.run(encode)
         return encoded
@@ -111,39 +131,38 @@ class Encoding:
         """Call a function in one of the threads that encode features."""
         return await asyncio.get_running_loop().run_in_executor(self._rows, function)
 
-    async def picture(self, content: bytes, *, margins: bool) -> Encoded:
-        """Encode an uploaded picture."""
+    async def encode_image(self, content: bytes, *, weights: bool) -> Encoded:
+        """Encode an uploaded image file."""
         extractor = self._collection.extractor
         if extractor is None:
-            message = "The 'image' field cannot be used: the service has no model for pictures."
-            raise ServiceError(422, message, field="image")
+            raise cannot_use("image", "the service has no model for images")
         started = time.perf_counter()
-        features = await self._with_picture(lambda: _features(extractor, content))
+        features = await self._with_image(lambda: _features(extractor, content))
         seconds = {"features": time.perf_counter() - started}
-        encoded = await self.encode(features, margins=margins)
+        encoded = await self.encode(features, weights=weights)
         return Encoded(encoded.codes, features, encoded.weights, seconds | encoded.seconds)
 
     async def thumbnail(self, path: str) -> bytes | None:
-        """A small picture of an image file; None if there is none."""
-        content: bytes | None = await self._with_picture(lambda: thumbnail(path))
+        """A small version of an image file; None if there is none."""
+        content: bytes | None = await self._with_image(lambda: thumbnail(path))
         return content
 
-    async def _with_picture(self, function: Callable[[], Any]) -> Any:
-        if self._n_pictures >= self._limits.waiting_images:
-            raise ServiceError(503, "Too many pictures wait already. Try again soon.", headers=BUSY)
-        self._n_pictures += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pictures, function)
-        done.add_done_callback(self._picture_done)
+    async def _with_image(self, function: Callable[[], Any]) -> Any:
+        if self._n_images >= self._limits.waiting_images:
+            raise ServiceError(503, "Too many images wait already. Try again soon.", headers=BUSY)
+        self._n_images += 1
+        done = asyncio.get_running_loop().run_in_executor(self._images, function)
+        done.add_done_callback(self._image_done)
         return await asyncio.shield(done)  # a thread goes on when a client has gone, and counts until it ends
 
-    def _picture_done(self, done: asyncio.Future[Any]) -> None:
-        self._n_pictures -= 1
+    def _image_done(self, done: asyncio.Future[Any]) -> None:
+        self._n_images -= 1
         if not done.cancelled():
-            done.exception()  # whoever waited has seen it, or has gone
+            done.exception()  # read here, because a client that has gone does not
 
 
 def _features(extractor: FeatureExtractor, content: bytes) -> NDArray[Any]:
-    """The features of a picture. It is written to a file, because readers of images check the size of the file."""
+    """The features of an image. It is written to a file, because readers of images check the size of the file."""
     from hashgrove.features.images import ImageFileError
 
     handle, path = tempfile.mkstemp(prefix="hashgrove-")
@@ -152,7 +171,6 @@ def _features(extractor: FeatureExtractor, content: bytes) -> NDArray[Any]:
             file.write(content)
         return np.concatenate([rows for _, _, rows in extractor.batches([path], n_jobs=1)])
     except ImageFileError as error:
-        said = str(error).removeprefix(f"{path}: ")
-        raise ServiceError(422, f"The 'image' field must be a picture: {said}", field="image") from None
+        raise ServiceError(422, f"The 'image' field must be an image: {error.reason}", field="image") from None
     finally:
         os.unlink(path)

@@ -1,4 +1,4 @@
-"""Errors of the service: a status, the field that is wrong, and one sentence. Nobody ever sees a traceback."""
+"""Errors of the service: a status, the field that is wrong, and one sentence. No answer has a traceback."""
 
 from __future__ import annotations
 
@@ -8,10 +8,62 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-__all__ = ["BUSY", "ServiceError", "error_body", "error_response", "from_validation", "must_be"]
+from hashgrove.runtime.parameters import ParameterError
+from hashgrove.storage.formats import one_line
+
+__all__ = [
+    "BUSY",
+    "MEANINGS",
+    "ServiceError",
+    "cannot_use",
+    "error_body",
+    "error_response",
+    "from_validation",
+    "from_value_error",
+    "must_be",
+]
 
 BUSY = {"Retry-After": "1"}
 SHOWN = 80  # characters of a wrong value in a message
+MEANINGS = {
+    400: "The body cannot be read.",
+    401: "The key is missing or wrong.",
+    403: "The service is read-only, or the request comes from a page of another origin.",
+    404: "There is no such item or image.",
+    406: "The answer cannot have the requested type.",
+    409: "There is an item with this id already.",
+    413: "The body is too large.",
+    415: "The type of the body is not supported.",
+    422: "A field is wrong; the answer names it.",
+    503: "Too many requests wait, or this one took too long.",
+}
+# Parts of a place that pydantic and FastAPI report, besides names of fields: where it is, and the choice of a union.
+NO_FIELDS = {"body", "query", "path", "header", "str", "int", "constrained-str", "constrained-int"}
+# What a field must be, by the type of the error that pydantic reports; braces are filled from the error's context.
+REQUIREMENTS = {
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "bytes_type": "an image file",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "int_parsing_size": "an integer of 64 bits",
+    "int_type": "an integer",
+    "less_than_equal": "at most {le}",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "string_pattern_mismatch": "pairs of hexadecimal digits",
+    "string_too_long": "at most {max_length} characters long",
+    "string_too_short": "at least {min_length} characters long",
+    "string_type": "a text",
+    "too_long": "a list of at most {max_length} entries",
+    "too_short": "a list of at least {min_length} entries",
+}
 
 
 class ServiceError(Exception):
@@ -45,13 +97,33 @@ def must_be(field: str, what: str, got: Any) -> ServiceError:
     return ServiceError(422, f"The '{field}' field must be {what}. Got {_shown(got)} instead.", field=field)
 
 
+def cannot_use(field: str, reason: str) -> ServiceError:
+    """The error for a field that this service, or this kind of query, does not take.
+
+    >>> cannot_use("label", "items have no labels").message
+    "The 'label' field cannot be used: items have no labels."
+    """
+    return ServiceError(422, f"The '{field}' field cannot be used: {reason}.", field=field)
+
+
+def from_value_error(error: ValueError, field: str) -> ServiceError:
+    """The error for a field whose value the library refuses.
+
+    >>> from_value_error(ParameterError("X", "must have 3 columns. Got 2 instead."), "features").message
+    "The 'features' field must have 3 columns. Got 2 instead."
+    """
+    if isinstance(error, ParameterError):
+        return ServiceError(422, f"The '{field}' field {error.reason}", field=field)
+    return ServiceError(422, f"The '{field}' field cannot be used: {one_line(error)}", field=field)
+
+
 def _shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def error_body(error: ServiceError) -> dict[str, Any]:
-    """What an error looks like as JSON.
+    """An error as JSON.
 
     >>> error_body(ServiceError(404, "There is no item with the id '7'.", field="id"))
     {'error': {'status': 404, 'field': 'id', 'message': "There is no item with the id '7'."}}
@@ -65,26 +137,28 @@ def error_response(error: ServiceError) -> JSONResponse:
 
 
 def from_validation(error: ValidationError | Sequence[Mapping[str, Any]]) -> ServiceError:
-    """The first thing that is wrong with a body or with parameters, in the words of hashgrove.
+    """The first error that pydantic found in a body or in parameters, in the wording of hashgrove.
 
     Parameters
     ----------
     error : ValidationError of pydantic, or its list of errors
     """
-    first = (error.errors(include_url=False) if isinstance(error, ValidationError) else list(error))[0]
-    kind, said = str(first["type"]), str(first["msg"])
-    if kind in ("json_invalid", "json_type"):
-        return ServiceError(400, f"The body must be JSON. {said.removeprefix('Invalid JSON: ').capitalize()}.")
-    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    field = ".".join(place) or "body"
+    errors = error.errors(include_url=False) if isinstance(error, ValidationError) else list(error)
+    first = errors[0]
+    kind, context = str(first["type"]), first.get("ctx", {})
+    if kind == "json_invalid":
+        return ServiceError(400, f"The body must be JSON: {context['error']}.")
+    field = _field_of(first)
     if kind == "missing":
         return ServiceError(422, f"The '{field}' field must be given. It is missing.", field=field)
     if kind == "extra_forbidden":
         return ServiceError(422, f"There is no field '{field}'.", field=field)
-    for start in ("Input should be ", "Input should ", "Value error, "):
-        if said.startswith(start):
-            said = said.removeprefix(start)
-            break
-    if said.startswith("List should have"):
-        said = said.replace("List should have", "a list of").split(" after validation")[0]
-    return must_be(field, said, first.get("input"))
+    if kind not in REQUIREMENTS:
+        return ServiceError(422, f"The '{field}' field is wrong: {first['msg']}.", field=field)
+    same = [one for one in errors if _field_of(one) == field and one["type"] in REQUIREMENTS]  # choices of a union
+    wanted = " or ".join(REQUIREMENTS[one["type"]].format(**one.get("ctx", {})) for one in same)
+    return must_be(field, wanted, first.get("input"))
+
+
+def _field_of(error: Mapping[str, Any]) -> str:
+    return ".".join(str(part) for part in error["loc"] if part not in NO_FIELDS) or "body"

@@ -1,4 +1,4 @@
-"""`Guard`: who may ask, how much may be sent, and which headers every answer has.
+"""`Guard`: access control, limits of size and time, and the headers of every answer.
 
 A service on the loopback interface can be reached by any page that the browser on this machine shows. So a request
 needs a ``Host`` that means this machine (against DNS rebinding), and a request that could change something must not
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -18,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hashgrove.web.counters import Counters
 from hashgrove.web.errors import BUSY, ServiceError, error_response
-from hashgrove.web.hosts import LOOPBACK
 from hashgrove.web.limits import Limits
 
-__all__ = ["HEADERS", "Guard"]
+__all__ = ["HEADERS", "LOOPBACK", "Guard", "is_loopback"]
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # names of this machine
 OPEN = frozenset({"/", "/health", "/docs", "/docs/style.css", "/openapi.json"})  # need no key
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 POLICY = (
@@ -42,18 +43,18 @@ ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Guard:
-    """Checks each request before the application sees it, and counts it.
+    """Checks each request before it reaches the application, and counts it.
 
     Parameters
     ----------
     app : ASGI application
     counters : Counters
     limits : Limits
-        Of the size of a body, and of time.
+        Size of a body, and time.
     key : str, optional
-        What clients must know.
+        The key that clients must send.
     hosts : set of str, optional
-        The names in ``Host`` that are answered; None means any.
+        Allowed names in the header ``Host``; None means any.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Guard:
         return ServiceError(413, f"The body must have at most {self.limits.body_bytes} bytes. Got more.", field="body")
 
     def _limited(self, receive: Receive) -> Receive:
-        """Like ``receive``, for a body that may not say how long it is."""
+        """``receive`` with a limit, for a body that does not declare its length."""
         n_bytes = 0
 
         async def receive_limited() -> Message:
@@ -144,8 +145,20 @@ class Guard:
         return receive_limited
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def add_headers(message: MutableMapping[str, Any]) -> None:
-    """Add the headers that every answer has; data must not be kept by anyone on the way."""
+    """Add the headers of every answer; what has no cache-control of its own must not be stored."""
     message["headers"] = [*message["headers"], *ENCODED]
     if not any(name == b"cache-control" for name, _ in message["headers"]):
         message["headers"].append((b"cache-control", b"no-store"))
@@ -159,7 +172,7 @@ def _name_of(url: str) -> str | None:
 
 
 def _check_origin(headers: Mapping[str, str], host: str) -> None:
-    """Refuse what a page of another origin sends."""
+    """Refuse requests of pages of another origin."""
     origin = headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != host
     if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):

@@ -1,4 +1,4 @@
-"""How much one request may ask for."""
+"""Limits of a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["LIMITS", "Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request may ask for, and how many may wait.
+    """Limits of one request, and of the number of requests that wait.
 
     Attributes
     ----------
@@ -26,13 +26,13 @@ class Limits:
     allowed : int
         Ids in the filter ``allowed``.
     seconds : float
-        Time until a request is given up.
+        Time until a request is refused.
     waiting : int
         Queries that wait for the next pass over the codes; further ones are refused.
     image_bytes : int
-        Size of an uploaded picture. Its pixels are limited by `hashgrove.features.images.read_image`.
+        Size of an uploaded image. Its pixels are limited by `hashgrove.features.images.read_image`.
     waiting_images : int
-        Pictures that are decoded or wait for it; further ones are refused.
+        Images that are being decoded or wait for it; further ones are refused.
     """
 
     body_bytes: int = 2**24

@@ -1,4 +1,4 @@
-"""The report of how well the codes of a collection keep items of a class together, computed once, in the background."""
+"""Report of retrieval quality by label, computed once, in the background."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DEPTH = 100
 
 
 def measure(collection: Collection) -> dict[str, Any]:
-    """Measure how well items of a class are found by each other.
+    """Measure how often items of a label find each other.
 
-    In a collection of at most 5,000 labelled items each searches the others. In a larger one, 2,000 items that are
-    drawn by seed search the rest.
+    In a collection of at most 5,000 labelled items each searches the others. In a larger one, 2,000 items drawn
+    by seed search the rest.
     """
     from hashgrove.metrics import evaluate
 
@@ -67,7 +67,7 @@ def measure(collection: Collection) -> dict[str, Any]:
 
 
 class Quality:
-    """The report of a collection. The first `state` starts it; later ones say how far it is."""
+    """The report of a collection. The first call of `state` starts the computation."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -75,7 +75,7 @@ class Quality:
         self._state: dict[str, Any] | None = None
 
     def state(self) -> dict[str, Any]:
-        """What is known now: the report, that it is being computed, or why there is none."""
+        """Status, with the report when it is ready, or the reason why there is none."""
         with self._starting:
             if self._state is None and self._collection.details.labels is None:
                 self._state = {"status": "none", "reason": "Items have no labels."}

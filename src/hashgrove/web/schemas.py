@@ -1,4 +1,9 @@
-"""What requests and answers look like: the models of their JSON, from which the OpenAPI document is made."""
+"""Models of requests and answers. Each field is declared once, here: bodies of every type and OpenAPI follow from it.
+
+A request may have several types of body (`hashgrove.web.bodies`), with a model for each: ``...Request`` for JSON,
+``...Rows`` for the query string beside binary rows, and their base class ``...Options``, which has what they share, for
+the fields of a form beside its image.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +17,16 @@ from hashgrove.web.limits import LIMITS
 __all__ = [
     "EncodeAnswer",
     "EncodeRequest",
+    "EncodeRows",
     "Health",
     "Info",
     "Item",
     "ItemPage",
     "ItemWithCode",
     "ItemsAnswer",
+    "ItemsOptions",
     "ItemsRequest",
+    "ItemsRows",
     "NewItem",
     "Problem",
     "RemoveAnswer",
@@ -26,14 +34,22 @@ __all__ = [
     "SearchAnswer",
     "SearchOptions",
     "SearchRequest",
+    "SearchRows",
 ]
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TEXT)]
 Integer = Annotated[StrictInt, Field(ge=-MAX_ID - 1, le=MAX_ID)]
-Id = Annotated[Text | Integer, Field(description="An integer, or a text; integers may be given as texts, too.")]
+Id = Annotated[Text | Integer, Field(description="An integer or a text. An integer may be given as a text.")]
 Code = Annotated[StrictStr, Field(min_length=2, max_length=16384, pattern="^([0-9a-fA-F]{2})+$")]
 Row = Annotated[list[FiniteFloat], Field(min_length=1)]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=LIMITS.rows)]
+Kind = Annotated[Literal["features", "codes"], Field(description="What the rows are: float32, or packed codes.")]
+Digest = Annotated[
+    Annotated[StrictStr, Field(min_length=1, max_length=128)] | None,
+    Field(
+        description="Digest of the model that made the codes, as in /info. Codes need it if the index knows its model."
+    ),
+]
 
 
 class _Request(BaseModel):
@@ -41,13 +57,13 @@ class _Request(BaseModel):
 
 
 class SearchOptions(_Request):
-    """How to search; the same in every kind of body."""
+    """Options of a search, the same for every type of body."""
 
     k: Annotated[StrictInt, Field(ge=1, le=LIMITS.k)] | None = Field(
-        None, description="Number of results; 10 if there is no radius, otherwise as many as there may be."
+        None, description=f"Number of results per query: by default 10, or with a radius {LIMITS.k}."
     )
     radius: Annotated[StrictInt, Field(ge=0, le=2**16)] | None = Field(
-        None, description="Only items within this Hamming distance."
+        None, description="Only items within this Hamming distance. The answer says if there are more than k of them."
     )
     label: Annotated[StrictStr, Field(max_length=MAX_TEXT)] | None = Field(
         None, description="Only items with this label."
@@ -55,20 +71,27 @@ class SearchOptions(_Request):
     allowed: Annotated[list[Id], Field(max_length=LIMITS.allowed)] | None = Field(
         None, description="Only items with these ids."
     )
-    rerank: StrictBool = Field(False, description="Order the nearest items by the features that the index keeps.")
-    margins: StrictBool = Field(False, description="Weigh each bit by how sure the query is of it.")
-    bits: StrictBool = Field(False, description="Also return codes and bits.")
-    histogram: StrictBool = Field(False, description="Also return how many items there are at each distance.")
+    rerank: StrictBool = Field(False, description="Order the nearest items by the features that the index stores.")
+    weights: StrictBool = Field(False, description="Weight each bit by the confidence of the query in it.")
+    show_code: StrictBool = Field(False, description="Return the code of each item, also as a text of bits.")
+    show_histogram: StrictBool = Field(False, description="Return the number of items at each distance.")
+    model: Digest = None
 
 
 class SearchRequest(SearchOptions):
-    """Queries, as exactly one of features, codes and id, and how to search."""
+    """Queries, as exactly one of features, codes and id, and options."""
 
     features: Rows | None = Field(None, description="Rows of features, which the model encodes.")
     codes: Annotated[list[Code], Field(min_length=1, max_length=LIMITS.rows)] | None = Field(
         None, description="Packed codes in hexadecimal digits."
     )
-    id: Id | None = Field(None, description="An item of the index, whose neighbours are searched.")
+    id: Id | None = Field(None, description="Id of an item of the index; its neighbours are searched.")
+
+
+class SearchRows(SearchOptions):
+    """The query string of a search whose body is binary."""
+
+    kind: Kind = "features"
 
 
 class EncodeRequest(_Request):
@@ -77,19 +100,36 @@ class EncodeRequest(_Request):
     features: Rows
 
 
+class EncodeRows(_Request):
+    """The query string of a request to encode whose body is binary: nothing."""
+
+
 class NewItem(_Request):
     """An item: exactly one of features and code."""
 
-    id: Id | None = Field(None, description="Without it, the next integer after the largest id.")
+    id: Id | None = Field(None, description="By default the next integer after the largest id.")
     features: Row | None = None
     code: Code | None = None
 
 
-class ItemsRequest(_Request):
+class ItemsOptions(_Request):
+    """Options of adding items, the same for every type of body."""
+
+    replace: StrictBool = Field(False, description="Give existing items their new codes instead of refusing them.")
+    model: Digest = None
+
+
+class ItemsRequest(ItemsOptions):
     """Items to add."""
 
     items: Annotated[list[NewItem], Field(min_length=1, max_length=LIMITS.items)]
-    replace: StrictBool = Field(False, description="Give items that are there already their new codes.")
+
+
+class ItemsRows(ItemsOptions):
+    """The query string of a request to add items whose body is binary."""
+
+    kind: Kind = "features"
+    id: Annotated[list[Id], Field(max_length=LIMITS.items)] | None = Field(None, description="One id per row.")
 
 
 class Item(BaseModel):
@@ -99,7 +139,7 @@ class Item(BaseModel):
     label: str | None = None
     name: str | None = None
     fields: dict[str, str] | None = None
-    image: str | None = Field(None, description="Where its picture is.")
+    image: str | None = Field(None, description="Path of its image.")
 
 
 class ItemWithCode(Item):
@@ -123,6 +163,9 @@ class FoundQuery(BaseModel):
     code: str
     bits: str | None = None
     histogram: list[int] | None = None
+    truncated: bool | None = Field(
+        None, description="With a radius: whether there are more items within it than are returned."
+    )
 
 
 class SearchAnswer(BaseModel):
@@ -138,7 +181,8 @@ class EncodeAnswer(BaseModel):
 
     codes: list[str]
     n_bits: int
-    timings: dict[str, float]
+    model: str = Field(description="Digest of the model that made the codes.")
+    timings: dict[str, float] = Field(description="Milliseconds.")
 
 
 class ItemPage(BaseModel):
@@ -150,21 +194,21 @@ class ItemPage(BaseModel):
 
 
 class ItemsAnswer(BaseModel):
-    """What was added; it is on disk."""
+    """The ids of the new items, which are on disk."""
 
     ids: list[str]
     items: int = Field(description="Number of items of the index.")
 
 
 class RemoveAnswer(BaseModel):
-    """What was removed; that is on disk."""
+    """The number of removed items, which are gone from the disk."""
 
     removed: int
-    items: int
+    items: int = Field(description="Number of items of the index.")
 
 
 class Health(BaseModel):
-    """That the service is there."""
+    """Liveness and number of items."""
 
     status: Literal["ok"]
     version: str
@@ -173,7 +217,7 @@ class Health(BaseModel):
 
 
 class Info(BaseModel):
-    """What the collection has, and what the service can do with it."""
+    """Description of the collection and of the available queries and options."""
 
     version: str
     name: str
@@ -184,20 +228,19 @@ class Info(BaseModel):
     has_model: bool
     has_images: bool
     takes_images: bool
+    takes_weights: bool
     has_labels: bool
-    has_report: bool
     labels: list[str]
     fields: list[str]
     can_rerank: bool
-    can_weigh: bool
     read_only: bool
     needs_key: bool
-    model: str | None
+    model: str | None = Field(description="Digest of the model of the index, if it is known.")
     limits: dict[str, float]
 
 
 class ReportAnswer(BaseModel):
-    """How well the codes keep items of a class together."""
+    """Retrieval quality: how often items of a label find each other."""
 
     status: Literal["ready", "running", "none", "failed"]
     reason: str | None = None
@@ -205,7 +248,7 @@ class ReportAnswer(BaseModel):
 
 
 class Error(BaseModel):
-    """Why a request cannot be answered."""
+    """Status, wrong field and message of an error."""
 
     status: int
     field: str | None
@@ -213,6 +256,6 @@ class Error(BaseModel):
 
 
 class Problem(BaseModel):
-    """A request that cannot be answered."""
+    """The answer to a request that cannot be answered."""
 
     error: Error

@@ -1,4 +1,4 @@
-"""Runs the application: binds the port, says where it is, and stops gracefully."""
+"""The server process: binds the port, reports its address, and stops gracefully."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from hashgrove.storage.formats import FileError
 from hashgrove.web.app import create_app
 from hashgrove.web.collection import Collection
-from hashgrove.web.hosts import LOOPBACK, is_loopback
+from hashgrove.web.guard import LOOPBACK, is_loopback
 
 __all__ = ["run"]
 
@@ -22,12 +22,12 @@ STOP_SECONDS = 10  # for requests that are being answered when the service is st
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP with a limit for what comes before the body, which the parser itself has not."""
+    """HTTP with a limit on the size of the request head, which the parser does not have."""
 
     _n_head = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take in what was sent."""
+        """Parse data from the client, or close the connection if the head is too long."""
         self._n_head += len(data)
         if self._n_head > MAX_HEAD:
             self.transport.close()
@@ -35,25 +35,25 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Begin with the body."""
+        """Stop counting; the body has a limit of its own."""
         self._n_head = -(2**62)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Be ready for the next request."""
+        """Start counting again, for the next request."""
         self._n_head = 0
         super().on_message_complete()
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it is ready."""
+    """A server that calls a function when it is ready."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen."""
+        """Start to listen and call the function."""
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -67,17 +67,17 @@ def run(
     key: str | None = None,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve a collection until the process gets SIGINT (Ctrl+C) or SIGTERM; what was asked is answered first.
+    """Serve a collection until the process gets SIGINT (Ctrl+C) or SIGTERM; open requests are answered first.
 
     Parameters
     ----------
     collection : Collection
     host, port
-        Where to listen; port 0 means any free one.
+        Address to listen at; port 0 means any free one.
     key : str, optional
-        What clients must know.
+        The key that clients must send.
     ready : function
-        Called with the URL of the page, when requests are answered.
+        Called with the URL of the page when the service is ready.
     """
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
@@ -105,7 +105,7 @@ def run(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens."""
+    """A socket bound to an address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)

@@ -1,14 +1,14 @@
-"""`Service`: answers questions about a collection. Work is done in threads, so that nobody blocks the others.
+"""`Service`: searches a collection and describes it. Work is done in threads, so that no request blocks another.
 
 One thread searches (`hashgrove.web.batching`), one changes the index (`hashgrove.web.changes`), and a few encode
-features and decode pictures (`hashgrove.web.encoding`). A picture that takes long delays other pictures only.
+features and decode images (`hashgrove.web.encoding`). A slow image delays other images only.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,35 +16,27 @@ from numpy.typing import NDArray
 
 from hashgrove._version import __version__
 from hashgrove.codes import hamming
+from hashgrove.web.answers import Neighbours
 from hashgrove.web.batching import Batcher, Full, Query
-from hashgrove.web.bodies import Question
+from hashgrove.web.bodies import Input
 from hashgrove.web.changes import Writer
 from hashgrove.web.collection import Collection
 from hashgrove.web.counters import Counters
 from hashgrove.web.encoding import Encoded, Encoding
-from hashgrove.web.errors import BUSY, ServiceError
+from hashgrove.web.errors import BUSY, ServiceError, cannot_use, from_value_error
 from hashgrove.web.limits import LIMITS, Limits
 from hashgrove.web.quality import Quality
-from hashgrove.web.schemas import SearchOptions
+from hashgrove.web.schemas import SearchOptions, SearchRequest, SearchRows
 
-__all__ = ["Found", "Service", "no_item"]
+__all__ = ["Service", "no_item"]
 
 DEFAULT_K = 10
-MANY_LABELS = 1000  # more are not listed
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """The results of a search: per query its code, distances and ids, and how long everything took."""
-
-    codes: NDArray[np.uint8]
-    distances: list[NDArray[Any]]
-    ids: list[NDArray[Any]]
-    seconds: dict[str, float]
+MAX_LABELS = 1000  # more are not listed
+MAX_HISTOGRAMS = 16  # queries of one request that get a histogram
 
 
 class Service:
-    """What can be asked of a collection.
+    """A collection with the threads that answer requests about it.
 
     Parameters
     ----------
@@ -58,25 +50,25 @@ class Service:
         self.collection, self.limits, self.needs_key = collection, limits, needs_key
         self.counters = Counters()
         self.quality = Quality(collection)
-        self.writer = Writer(collection)
         self.encoding = Encoding(collection, limits=limits)
+        self.writer = Writer(collection, self.encoding, limits=limits)
         self.batcher = Batcher(collection.index, max_waiting=limits.waiting, on_pass=self.counters.search_pass)
         self.started = time.monotonic()
 
     def close(self) -> None:
-        """Finish what is being done, and release the index."""
+        """Finish open requests, and release the index."""
         self.batcher.close()
         self.writer.close()
         self.encoding.close()
         self.collection.index.close()
 
     def health(self) -> dict[str, Any]:
-        """That the service is there."""
+        """Liveness and number of items."""
         uptime = round(time.monotonic() - self.started, 3)
         return {"status": "ok", "version": __version__, "items": len(self.collection.index), "uptime": uptime}
 
     def info(self) -> dict[str, Any]:
-        """What the collection has, and what can be done with it."""
+        """Description of the collection and of the available queries and options."""
         collection, labels = self.collection, self.collection.details.classes
         return {
             "version": __version__,
@@ -86,14 +78,13 @@ class Service:
             "n_features": self.encoding.n_features,
             "id_kind": collection.id_kind,
             "has_model": collection.model is not None,
-            "has_images": collection.picture_of is not None,
+            "has_images": collection.find_image is not None,
             "takes_images": collection.extractor is not None,
+            "takes_weights": collection.takes_weights,
             "has_labels": bool(labels),
-            "has_report": bool(labels),
-            "labels": labels if len(labels) <= MANY_LABELS else [],
+            "labels": labels if len(labels) <= MAX_LABELS else [],
             "fields": collection.details.fields,
-            "can_rerank": collection.kept is not None and collection.encoder is not None,
-            "can_weigh": collection.can_weigh,
+            "can_rerank": collection.stored_features is not None and collection.encoder is not None,
             "read_only": collection.read_only,
             "needs_key": self.needs_key,
             "model": collection.index.model,
@@ -101,104 +92,110 @@ class Service:
         }
 
     def gauges(self) -> dict[str, tuple[str, float]]:
-        """Values of this moment, for `Counters.text`."""
+        """Current values for `Counters.text`."""
         return {
             "items": ("Items in the index.", len(self.collection.index)),
             "waiting_queries": ("Queries that wait for the next pass.", self.batcher.n_waiting),
             "uptime_seconds": ("Time since the start.", time.monotonic() - self.started),
         }
 
-    async def search(self, question: Question) -> Found:
+    async def search(self, given: Input) -> Neighbours:
         """Find the nearest items of each query."""
-        options = question.options
+        options: SearchOptions = given.asked
         self._check_options(options)
-        queries = await self._encoded(question)
+        queries = await self._encoded(given)
+        if options.show_histogram and len(queries.codes) > MAX_HISTOGRAMS:
+            raise cannot_use("show_histogram", f"there are more than {MAX_HISTOGRAMS} queries")
+        k = options.k or (DEFAULT_K if options.radius is None else self.limits.k)
         allowed, group = self._filter(options)
         query = Query(
             queries.codes,
-            options.k or (DEFAULT_K if options.radius is None else self.limits.k),
+            k if options.radius is None else k + 1,  # one more shows whether the radius has more than k
             allowed=allowed,
             group=group,
             features=queries.features if options.rerank else None,
-            weights=queries.weights if options.margins else None,
+            weights=queries.weights if options.weights else None,
         )
         try:
             (distances, ids), waited, searched = await self.batcher.search(query)
         except Full:
             raise ServiceError(503, "Too many queries wait already. Try again soon.", headers=BUSY) from None
-        except ValueError as error:  # such as an item whose features the index does not keep
-            raise ServiceError(422, str(error), field="rerank" if options.rerank else None) from None
+        except ValueError as error:  # such as an item without stored features
+            raise from_value_error(error, "rerank" if options.rerank else "body") from None
         seconds = queries.seconds | {"wait": waited, "search": searched}
         if options.radius is None:
-            return Found(queries.codes, list(distances), list(ids), seconds)
+            return Neighbours(queries.codes, list(distances), list(ids), None, seconds)
         counts = (distances <= options.radius).sum(axis=1)
-        near = [[row[:count] for row, count in zip(rows, counts, strict=True)] for rows in (distances, ids)]
-        return Found(queries.codes, near[0], near[1], seconds)
+        near = [[row[: min(count, k)] for row, count in zip(rows, counts, strict=True)] for rows in (distances, ids)]
+        return Neighbours(queries.codes, near[0], near[1], counts > k, seconds)
 
     def _check_options(self, options: SearchOptions) -> None:
-        if options.rerank and options.margins:
-            raise ServiceError(422, "At most one of 'rerank' and 'margins' can be true. Got both.", field="margins")
-        if options.radius is not None and (options.rerank or options.margins):
-            message = "The 'radius' field cannot be given with 'rerank' or 'margins': their distances are no counts."
-            raise ServiceError(422, message, field="radius")
-        if options.rerank and self.collection.kept is None:
-            raise ServiceError(422, "The 'rerank' field must be false: the index keeps no features.", field="rerank")
-        if options.margins and not self.collection.can_weigh:
-            why = "the service has no model" if self.collection.encoder is None else "the engine cannot weigh bits"
-            raise ServiceError(422, f"The 'margins' field must be false: {why}.", field="margins")
+        if options.rerank and options.weights:
+            raise cannot_use("weights", "'rerank' is given as well")
+        if options.radius is not None and (options.rerank or options.weights):
+            raise cannot_use("radius", "distances with 'rerank' or 'weights' are no numbers of bits")
+        if options.rerank and self.collection.stored_features is None:
+            raise cannot_use("rerank", "the index stores no features")
+        if options.weights and not self.collection.takes_weights:
+            why = "the service has no model" if self.collection.encoder is None else "the engine does not support them"
+            raise cannot_use("weights", why)
+        if options.label is not None and self.collection.details.labels is None:
+            raise cannot_use("label", "items have no labels")
 
-    async def _encoded(self, question: Question) -> Encoded:
-        """The codes of what a question is about."""
-        options = question.options
-        if question.codes is not None:
-            if options.rerank or options.margins:
-                message = "Codes cannot be re-ranked or weighted. Search by features, a picture or an id."
-                raise ServiceError(422, message, field="rerank" if options.rerank else "margins")
-            return Encoded(self.encoding.check_codes(question.codes, "codes"))
-        if question.id is not None:
-            return await self._stored(question.id, options)
-        if question.picture is not None:
-            return await self.encoding.picture(question.picture, margins=options.margins)
-        rows = self.encoding.check_features(question.features, "features")
-        return await self.encoding.encode(rows, margins=options.margins)
+    async def _encoded(self, given: Input) -> Encoded:
+        """The codes of the queries."""
+        asked = given.asked
+        by_code = (isinstance(asked, SearchRequest) and asked.codes is not None) or (
+            isinstance(asked, SearchRows) and asked.kind == "codes"
+        )
+        if by_code and (asked.rerank or asked.weights):
+            raise cannot_use(
+                "rerank" if asked.rerank else "weights", "queries are codes; give features, an image or an id"
+            )
+        self.encoding.check_model(asked.model, codes=by_code)
+        if isinstance(asked, SearchRows):
+            rows = self.encoding.check_rows(given.content or b"", asked.kind, limit=self.limits.rows)
+            return Encoded(rows) if by_code else await self.encoding.encode(rows, weights=asked.weights)
+        if not isinstance(asked, SearchRequest):
+            return await self.encoding.encode_image(given.content or b"", weights=asked.weights)
+        named = [name for name in ("features", "codes", "id") if getattr(asked, name) is not None]
+        if len(named) != 1:
+            got = " and ".join(named) or "none of them"
+            message = f"Exactly one of the fields 'features', 'codes' and 'id' must be given. Got {got} instead."
+            raise ServiceError(422, message, field=named[1] if named else "features")
+        if asked.codes is not None:
+            return Encoded(self.encoding.check_codes(asked.codes, "codes"))
+        if asked.id is not None:
+            return await self._stored(asked.id, asked)
+        rows = self.encoding.check_features(asked.features or (), "features")
+        return await self.encoding.encode(rows, weights=asked.weights)
 
     async def _stored(self, given: str | int, options: SearchOptions) -> Encoded:
-        """The code of an item, and the features that the index keeps of it if they are needed."""
-        ids = self.ids_of([given], "id")
+        """The code of an item, with its stored features if they are needed."""
+        ids = self.encoding.check_ids([given], "id")
         codes, known = self.collection.codes_of(ids)
         if not known.all():
             raise no_item(given)
-        if not (options.rerank or options.margins):
+        if not (options.rerank or options.weights):
             return Encoded(codes)
         features = self.collection.features_of(ids)
         if features is None:
-            message = "The item must have features that the index keeps, to be re-ranked or weighted. It has none."
-            raise ServiceError(422, message, field="id")
-        encoded = await self.encoding.encode(features, margins=options.margins)
+            raise cannot_use("id", "the index stores no features of this item, which 'rerank' and 'weights' need")
+        encoded = await self.encoding.encode(features, weights=options.weights)
         return Encoded(codes, features, encoded.weights, encoded.seconds)
 
-    def ids_of(self, given: Sequence[str | int], field: str) -> NDArray[Any]:
-        """Ids of a request in the type that the index has."""
-        try:
-            return self.collection.as_ids(given)
-        except ValueError as error:
-            said = str(error).removeprefix("The 'ids' parameter ")
-            raise ServiceError(422, f"The '{field}' field {said}", field=field) from None
-
     def _filter(self, options: SearchOptions) -> tuple[NDArray[Any] | None, Hashable]:
-        """The ids that a search is restricted to, and what tells this filter from others."""
-        allowed = None if options.allowed is None else self.ids_of(options.allowed, "allowed")
+        """The ids that a search is restricted to, and a value that equal filters share."""
+        allowed = None if options.allowed is None else self.encoding.check_ids(options.allowed, "allowed")
         if options.label is None:
             return allowed, None if allowed is None else object()
-        if self.collection.details.labels is None:
-            raise ServiceError(422, "The 'label' field cannot be used: items have no labels.", field="label")
         labelled = self.collection.details.ids_with(options.label)
         if allowed is None:
             return labelled, options.label
         return np.intersect1d(allowed, labelled), object()
 
     async def histograms(self, codes: NDArray[np.uint8]) -> list[list[int]]:
-        """How many items of the index have each distance from 0 to the number of bits, for each query."""
+        """Number of items at each distance from 0 to the number of bits, per query."""
         n_bits = self.collection.n_bits or 0
 
         def count() -> list[list[int]]:
@@ -211,12 +208,12 @@ class Service:
         return found
 
     async def thumbnail(self, id_: str) -> bytes:
-        """A small picture of an item."""
-        find = self.collection.picture_of
-        path = None if find is None or not self.collection.has(self.ids_of([id_], "id")) else find(id_)
+        """A small version of the image of an item."""
+        find = self.collection.find_image
+        path = None if find is None or not self.collection.has(self.encoding.check_ids([id_], "id")) else find(id_)
         content = None if path is None else await self.encoding.thumbnail(path)
         if content is None:
-            raise ServiceError(404, f"There is no picture of an item with the id {id_[:80]!r}.", field="id")
+            raise ServiceError(404, f"There is no image of an item with the id {id_[:80]!r}.", field="id")
         return content
 
 

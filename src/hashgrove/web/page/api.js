@@ -32,12 +32,12 @@ export async function get(path, signal) {
   return (await call(path, { signal })).json();
 }
 
-/** The bytes of a picture. */
-export async function getPicture(path) {
+/** The bytes of an image. */
+export async function getImage(path) {
   return (await call(path, {})).blob();
 }
 
-/** The JSON answer to a search; `body` is an object, or a FormData with a picture. */
+/** The JSON answer to a search; `body` is an object, or a FormData with an image. */
 export async function postSearch(body, signal) {
   const isForm = body instanceof FormData;
   const headers = isForm ? {} : { "Content-Type": "application/json" };

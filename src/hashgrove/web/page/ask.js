@@ -1,4 +1,4 @@
-/** The box that takes a query: a picture that is dropped, pasted or chosen, a vector, a code, or the id of an item. */
+/** The box that takes a query: an image that is dropped, pasted or chosen, a vector, a code, or the id of an item. */
 
 import { ServiceError } from "./api.js";
 import { byId, number } from "./dom.js";
@@ -16,8 +16,8 @@ export function startAsk(info, search) {
   const text = byId("ask-text");
   const submit = (query) => reportErrors(byId("ask-error"), async () => search(await query()));
   byId("ask-hint").textContent = hint(info);
-  text.placeholder = info.takes_images ? "Drop or paste a picture, or type" : "Paste or type";
-  byId("ask-picture").hidden = !info.takes_images;
+  text.placeholder = info.takes_images ? "Drop or paste an image, or type" : "Paste or type";
+  byId("ask-image").hidden = !info.takes_images;
   byId("ask-search").disabled = false; // before, nobody would have answered
 
   byId("ask").addEventListener("submit", (event) => {
@@ -30,7 +30,7 @@ export function startAsk(info, search) {
       byId("ask").requestSubmit();
     }
   });
-  byId("ask-picture").addEventListener("click", () => byId("ask-file").click());
+  byId("ask-image").addEventListener("click", () => byId("ask-file").click());
   byId("ask-file").addEventListener("change", ({ target }) => {
     const [file] = target.files;
     target.value = ""; // so that the same file can be chosen again
@@ -49,7 +49,7 @@ function hint(info) {
     ways.unshift(`a vector of ${number(info.n_features)} numbers`);
   }
   if (info.takes_images) {
-    ways.unshift("a picture");
+    ways.unshift("an image");
   }
   return `Takes ${[ways.slice(0, -1).join(", "), ways.at(-1)].filter(Boolean).join(" or ")}.`;
 }
@@ -85,14 +85,14 @@ function readVector(words, wrong, info) {
   return words.map(Number);
 }
 
-/** The query that a file stands for; whether it is a picture is for the service to say. */
+/** The query that a file stands for; the service checks that it is an image. */
 function readFile(file, info) {
   if (!info.takes_images) {
-    throw new ServiceError("The model of this collection takes vectors, not pictures.", 422);
+    throw new ServiceError("The model of this collection takes vectors, not images.", 422);
   }
   if (file.size > info.limits.image_bytes) {
     const [size, most] = [file.size, info.limits.image_bytes].map((bytes) => number(bytes / MEGABYTE, 1));
-    throw new ServiceError(`The picture must have at most ${most} MB. ${file.name} has ${size} MB.`, 413);
+    throw new ServiceError(`The image must have at most ${most} MB. ${file.name} has ${size} MB.`, 413);
   }
   return { image: file };
 }

@@ -1,7 +1,7 @@
-/** Items as cards with a picture, or as rows of text; and the arrow keys that go from one to the next. */
+/** Items as cards with an image, or as rows of text; and the arrow keys that go from one to the next. */
 
 import { element } from "./dom.js";
-import { picture } from "./pictures.js";
+import { itemImage } from "./images.js";
 import { itemRoute } from "./route.js";
 
 /**
@@ -18,7 +18,7 @@ export function itemCard(item, ...more) {
   const link = element(
     "a",
     { href: itemRoute(item.id), class: "item", "data-id": item.id, title: nameOf(item) },
-    item.image ? picture(item.image) : null,
+    item.image ? itemImage(item.image) : null,
     element("span", { class: "name" }, nameOf(item)),
     item.label === undefined ? null : element("span", { class: "label" }, item.label),
     fields.length ? element("span", { class: "fields" }, ...fields) : null,

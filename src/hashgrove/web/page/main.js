@@ -13,7 +13,7 @@ import { startTheme } from "./theme.js";
 
 const SECTIONS = { collection: "collection", item: "results", query: "results", quality: "quality" };
 
-let given = null; // the last query that has no address: a picture, a vector or a code
+let given = null; // the last query that has no address: an image, a vector or a code
 let opened = null; // the id of the item that was opened last
 
 async function start() {
@@ -25,7 +25,7 @@ async function start() {
     const info = await get("/info");
     const size = count(info.items, "item") + (info.n_bits ? ` of ${info.n_bits} bits` : "");
     byId("about").textContent = `${info.name}: ${size}, hashgrove ${info.version}`;
-    byId("to-quality").hidden = !info.has_report;
+    byId("to-quality").hidden = !info.has_labels;
     startGallery(info);
     startResults(info);
     startAsk(info, searchFor);
@@ -38,7 +38,7 @@ async function start() {
 async function go(moved) {
   const route = currentRoute();
   if (route.view === "query" && given === null) {
-    location.replace("#/"); // a picture or a vector is not in the address, so it is gone after a reload
+    location.replace("#/"); // an image or a vector is not in the address, so it is gone after a reload
     return;
   }
   const section = SECTIONS[route.view];

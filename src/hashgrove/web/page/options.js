@@ -8,7 +8,7 @@ const PAUSE = 80; // milliseconds without a change, after which a slider counts 
 
 const HINTS = {
   bits: "",
-  margins: "Bits count by how sure the query is of them. Arrows show how far an item has moved against plain bits.",
+  weights: "Bits are weighted by the confidence of the query in them. Arrows show how far an item has moved against plain bits.",
   rerank: "The nearest by bits, ordered by their features. Arrows show how far an item has moved against plain bits.",
 };
 
@@ -23,8 +23,8 @@ export function startOptions(info, changed) {
   byId("k").value = 20;
   byId("radius").max = info.n_bits;
   byId("radius").value = info.n_bits;
-  byId("ranking").hidden = !info.can_weigh && !info.can_rerank;
-  choice("margins").closest("label").hidden = !info.can_weigh;
+  byId("ranking").hidden = !info.takes_weights && !info.can_rerank;
+  choice("weights").closest("label").hidden = !info.takes_weights;
   choice("rerank").closest("label").hidden = !info.can_rerank;
   let timer = null;
   byId("options").addEventListener("input", () => {
@@ -39,7 +39,7 @@ export function startOptions(info, changed) {
 /** Offer only the rankings that a query allows. */
 export function fitOptions(info, query) {
   const possible = knowsFeatures(query);
-  choice("margins").disabled = choice("rerank").disabled = !possible;
+  choice("weights").disabled = choice("rerank").disabled = !possible;
   if (!possible) {
     choice("bits").checked = true;
   }

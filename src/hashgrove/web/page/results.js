@@ -6,11 +6,11 @@ import { byId, count, element, number } from "./dom.js";
 import { reportErrors } from "./errors.js";
 import { itemCard, listenToArrows, nameOf } from "./items.js";
 import { chosenOptions, fitOptions, startOptions } from "./options.js";
-import { localPicture, picture } from "./pictures.js";
+import { itemImage, localImage } from "./images.js";
 import { search } from "./search.js";
 
 const TIMES = {
-  features: "Picture to features",
+  features: "Image to features",
   encode: "Features to code",
   wait: "Waiting",
   search: "Search",
@@ -49,7 +49,7 @@ export async function showResults(query) {
   running = new AbortController();
   fitOptions(info, query);
   const options = chosenOptions(info);
-  const found = await search(query, options, info.limits.k, running.signal);
+  const found = await search(query, options, info, running.signal);
   shown = query;
   byId("results-content").hidden = false;
   byId("results-title").textContent = found.item ? `Nearest to ${nameOf(found.item)}` : "Nearest to your query";
@@ -61,12 +61,12 @@ export async function showResults(query) {
   byId("times").replaceChildren(...times(found.timings));
 }
 
-function summary({ item, neighbours, histogram }, { radius, ranking }) {
+function summary({ item, neighbours, histogram, truncated }, { radius, ranking }) {
   const parts = [];
   if (ranking === "bits" && radius !== null) {
     const within = histogram.slice(0, radius + 1).reduce((sum, value) => sum + value, 0) - (item ? 1 : 0);
     parts.push(`${count(within, "item")} within ${count(radius, "bit")}`);
-    if (neighbours.length < within) {
+    if (truncated) {
       parts.push(`the nearest ${number(neighbours.length)} are shown`);
     }
   } else {
@@ -82,13 +82,13 @@ function summary({ item, neighbours, histogram }, { radius, ranking }) {
 function queryParts(query, item) {
   if (item) {
     return [
-      item.image ? picture(item.image) : null,
+      item.image ? itemImage(item.image) : null,
       element("p", {}, element("strong", {}, nameOf(item))),
       item.label === undefined ? null : element("span", { class: "label" }, item.label),
     ].filter((part) => part !== null);
   }
   if (query.image) {
-    return [localPicture(query.image), element("p", {}, element("strong", {}, query.image.name || "Your picture"))];
+    return [localImage(query.image), element("p", {}, element("strong", {}, query.image.name || "Your image"))];
   }
   const text = query.code ? `Code ${query.code}` : `Vector of ${count(query.features.length, "number")}`;
   return [element("p", {}, element("strong", {}, text))];

@@ -9,7 +9,7 @@ import { differing } from "./bits.js";
 
 const DEPTH = 200; // how far down the ranking by bits we look for where a neighbour came from
 
-/** Whether margins and re-ranking can be computed for a query: they need more than its code. */
+/** Whether weights and re-ranking can be used for a query: they need more than its code. */
 export function knowsFeatures(query) {
   return query.code === undefined;
 }
@@ -21,51 +21,55 @@ export function knowsFeatures(query) {
  * @param {Object} options
  * @param {number} options.k - at most so many neighbours; an item is no neighbour of itself
  * @param {number|null} options.radius - only neighbours within so many bits; null for any distance
- * @param {string} options.ranking - "bits", "margins" or "rerank"
- * @param {number} limit - the most results that the service gives
+ * @param {string} options.ranking - "bits", "weights" or "rerank"
+ * @param {Object} info - of the collection
  * @param {AbortSignal} signal
- * @returns {Promise<Object>} `item` (for a query by id), `bits`, `histogram`, `timings` and `neighbours`, each with
- *   its Hamming distance as `differences`, and with its rank by bits as `before` where another ranking was asked for
+ * @returns {Promise<Object>} `item` (for a query by id), `bits`, `histogram`, `timings`, `truncated` (whether there are
+ *   more neighbours within the radius), and `neighbours`, each with its Hamming distance as `differences`, and with its
+ *   rank by bits as `before` where another ranking was asked for
  */
-export async function search(query, { k, radius, ranking }, limit, signal) {
+export async function search(query, { k, radius, ranking }, info, signal) {
   const started = performance.now();
+  const limit = info.limits.k;
   const own = query.id === undefined ? 0 : 1; // room for the item itself
-  const wanted = { k: Math.min(k + own, limit), bits: true };
+  const wanted = { k: Math.min(k + own, limit), show_code: true };
   const asked =
     ranking === "bits" ? { ...wanted, ...(radius === null ? {} : { radius }) } : { ...wanted, [ranking]: true };
-  const first = postSearch(bodyOf(query, { ...asked, histogram: true }), signal);
+  const first = postSearch(bodyOf(query, { ...asked, show_histogram: true }, info), signal);
   const [answer, browser, item, plain] = await Promise.all([
     first,
     first.then(() => performance.now() - started),
     own ? get(`/items/${encodeURIComponent(query.id)}`, signal) : null,
-    ranking === "bits" ? null : postSearch(bodyOf(query, { k: Math.min(Math.max(DEPTH, k + own), limit) }), signal),
+    ranking === "bits" ? null : postSearch(bodyOf(query, { k: Math.min(Math.max(DEPTH, k + own), limit) }, info), signal),
   ]);
-  const [{ bits, histogram }] = answer.queries;
-  const neighbours = others(answer, query)
+  const [{ bits, histogram, truncated }] = answer.queries;
+  const found = others(answer, query);
+  const neighbours = found
     .slice(0, k)
-    .map((found) => ({ ...found, differences: differing(bits, found.bits).length }));
+    .map((one) => ({ ...one, differences: differing(bits, one.bits).length }));
   if (plain) {
-    const ranks = new Map(others(plain, query).map((found, at) => [found.id, at + 1]));
-    neighbours.forEach((found) => (found.before = ranks.get(found.id) ?? null));
+    const ranks = new Map(others(plain, query).map((one, at) => [one.id, at + 1]));
+    neighbours.forEach((one) => (one.before = ranks.get(one.id) ?? null));
   }
-  return { item, bits, histogram, neighbours, timings: { ...answer.timings, browser } };
+  const cut = Boolean(truncated) || (radius !== null && found.length > k);
+  return { item, bits, histogram, neighbours, truncated: cut, timings: { ...answer.timings, browser } };
 }
 
 function others(answer, query) {
-  return answer.results[0].filter((found) => found.id !== query.id);
+  return answer.results[0].filter((one) => one.id !== query.id);
 }
 
-function bodyOf(query, settings) {
+function bodyOf(query, settings, info) {
   if (query.image) {
     const form = new FormData();
-    form.append("image", query.image, query.image.name || "picture");
+    form.append("image", query.image, query.image.name || "image");
     Object.entries(settings).forEach(([name, value]) => form.append(name, String(value)));
     return form;
   }
   const what = query.features
     ? { features: [query.features] }
     : query.code
-      ? { codes: [query.code] }
+      ? { codes: [query.code], ...(info.model ? { model: info.model } : {}) }
       : { id: query.id };
   return { ...what, ...settings };
 }

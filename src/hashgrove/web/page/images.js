@@ -1,18 +1,18 @@
-/** Pictures of items: loaded when they come into view, and with the key where the service asks for one. */
+/** Images of items: loaded when they come into view, and with the key where the service asks for one. */
 
-import { getPicture, hasKey } from "./api.js";
+import { getImage, hasKey } from "./api.js";
 import { element } from "./dom.js";
 
-const SMALL = 64; // pictures of fewer pixels are enlarged with sharp edges
+const SMALL = 64; // images of fewer pixels are enlarged with sharp edges
 
 /**
- * The picture of an item. It has no text of its own, because the name of the item stands beside it.
+ * The image of an item. It has no text of its own, because the name of the item stands beside it.
  *
  * @param {string} path - as the service gave it
  * @returns {HTMLImageElement}
  */
-export function picture(path) {
-  const image = element("img", { alt: "", loading: "lazy", decoding: "async", class: "picture" });
+export function itemImage(path) {
+  const image = element("img", { alt: "", loading: "lazy", decoding: "async", class: "image" });
   image.addEventListener("load", () => image.classList.toggle("pixels", image.naturalWidth < SMALL));
   image.addEventListener("error", () => image.classList.add("missing"));
   if (hasKey()) {
@@ -24,9 +24,9 @@ export function picture(path) {
   return image;
 }
 
-/** A file that the reader gave, as a picture. */
-export function localPicture(file) {
-  const image = element("img", { alt: "", class: "picture" });
+/** A file that the reader gave, as an image. */
+export function localImage(file) {
+  const image = element("img", { alt: "", class: "image" });
   showBlob(image, file);
   return image;
 }
@@ -38,7 +38,7 @@ const whenSeen = new IntersectionObserver(
     for (const { target, isIntersecting } of entries) {
       if (isIntersecting) {
         whenSeen.unobserve(target);
-        getPicture(waiting.get(target)).then(
+        getImage(waiting.get(target)).then(
           (blob) => showBlob(target, blob),
           () => target.classList.add("missing"),
         );

@@ -1,4 +1,4 @@
-"""Take the pictures of docs/service.md: `python docs/service_pictures.py`. It needs Chromium and the extra `dev`.
+"""Take the screenshots of docs/service.md: `python docs/service_screenshots.py`. It needs Chromium and the extra `dev`.
 
 They show what `hashgrove demo --serve` serves, so anyone gets the same page.
 """
@@ -31,7 +31,7 @@ SHOTS: dict[str, dict[str, Any]] = {
 
 
 def take(browser: Browser, address: str, name: str) -> None:
-    """Take one picture: the neighbours of an item, with one of them under the cursor."""
+    """Take one screenshot: the neighbours of an item, with one of them under the cursor."""
     page = browser.new_page(**SHOTS[name])
     page.goto(f"{address}{ITEM}")
     page.locator("#results-items a").nth(11).wait_for()
@@ -42,12 +42,12 @@ def take(browser: Browser, address: str, name: str) -> None:
         page.locator("#results").evaluate("section => section.scrollIntoView()")
     page.wait_for_load_state("networkidle")
     page.screenshot(path=DOCS / name)
-    with Image.open(DOCS / name) as picture:
-        picture.convert("RGB").save(DOCS / name, optimize=True)
+    with Image.open(DOCS / name) as screenshot:
+        screenshot.convert("RGB").save(DOCS / name, optimize=True)
 
 
 def main() -> None:
-    """Serve the demo, and take all pictures."""
+    """Serve the demo, and take all screenshots."""
     command = [sys.executable, "-m", "hashgrove", "demo", "--serve", "--port", "0"]
     service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

@@ -1,8 +1,8 @@
-"""Pictures of items. Which files may be shown is known when the service starts; no path of a client is ever opened.
+"""Images of items. The files that may be shown are known when the service starts; no path of a client is ever opened.
 
-``hashgrove index build`` and ``index add`` of images write ``pictures.json`` into the folder of the index: the folders
-that the images came from. An item has a picture if its id is the path of a file in one of exactly these folders. With
-``--pictures FOLDER`` an item has the picture of that folder whose path in it, with or without its ending, is the id.
+``hashgrove index build`` and ``index add`` of images write ``images.json`` into the folder of the index: the folders
+that the images came from. An item has an image if its id is the path of a file in one of exactly these folders. With
+``--images FOLDER`` an item has the image of that folder whose path in it, with or without its ending, is the id.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from functools import lru_cache
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError
 
-__all__ = ["PICTURES", "Find", "pictures_in", "remember_pictures", "remembered_pictures", "thumbnail"]
+__all__ = ["FindImage", "images_in_folder", "remember_images", "remembered_images", "thumbnail"]
 
-PICTURES = "pictures.json"
-MAX_BYTES = 2**24  # of pictures.json
-SIDE = 256  # pixels of a picture that is sent
-CACHED = 1024  # pictures that are kept, about 10 kB each
+FOLDERS = "images.json"
+MAX_BYTES = 2**24  # of images.json
+SIDE = 256  # pixels of a thumbnail
+CACHED = 1024  # thumbnails that stay in memory, about 10 kB each
 
-Find = Callable[[str], str | None]  # from the id of an item to the file of its picture
+FindImage = Callable[[str], str | None]  # from the id of an item to its image file
 
 
-def remember_pictures(folder: str, names: Iterable[str], *, also_old: bool = False) -> None:
-    """Write into the folder of an index which folders its pictures are in.
+def remember_images(folder: str, ids: Iterable[str], *, keep_old: bool = False) -> None:
+    """Write the folders of the images of an index into the folder of the index.
 
     Parameters
     ----------
     folder : str
         The folder of an index.
-    names : iterable of str
-        The ids of items; those that end like the name of an image file are paths of pictures.
-    also_old : bool
-        Whether folders that were remembered before stay so, as when items are added.
+    ids : iterable of str
+        The ids of items; those that end like the name of an image file are paths of images.
+    keep_old : bool
+        Whether folders that were remembered before stay, as when items are added.
     """
     old = _read(folder)
-    places = {os.path.dirname(name) for name in names if _is_picture(name)}
-    known = (old if also_old else {}) | {place: os.path.abspath(place) for place in places}
+    places = {os.path.dirname(id_) for id_ in ids if _is_image(id_)}
+    known = (old if keep_old else {}) | {place: os.path.abspath(place) for place in places}
     if known == old:
         return
-    with atomic_write(os.path.join(folder, PICTURES)) as file:
+    with atomic_write(os.path.join(folder, FOLDERS)) as file:
         file.write(json.dumps({"folders": known}, indent=1).encode())
 
 
-def remembered_pictures(folder: str) -> Find | None:
-    """How to find the pictures that `remember_pictures` noted in the folder of an index; None if there are none."""
+def remembered_images(folder: str) -> FindImage | None:
+    """A function that finds images in the folders that `remember_images` wrote; None if there are none."""
     folders = _read(folder)
 
     def find(id_: str) -> str | None:
         place, name = os.path.split(id_)
-        if place not in folders or not _is_picture(name):
+        if place not in folders or not _is_image(name):
             return None
         return os.path.join(folders[place], name)
 
@@ -61,7 +61,7 @@ def remembered_pictures(folder: str) -> Find | None:
 
 
 def _read(folder: str) -> dict[str, str]:
-    path = os.path.join(folder, PICTURES)
+    path = os.path.join(folder, FOLDERS)
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -69,14 +69,14 @@ def _read(folder: str) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: must say in which folders pictures are. It cannot be read.") from error
+        raise FileError(f"{path}: must be a JSON file with the folders of the images. It cannot be read.") from error
     if not isinstance(folders, dict) or not all(isinstance(place, str) for place in folders.values()):
         raise FileError(f"{path}: must have a mapping 'folders' from texts to texts. It has none.")
     return folders
 
 
-def pictures_in(folder: str) -> Find:
-    """How to find the pictures of a folder: by their path in it, with or without the ending."""
+def images_in_folder(folder: str) -> FindImage:
+    """A function that finds the images of a folder by their path in it, with or without the ending."""
     from hashgrove.features.images import list_images
 
     by_name: dict[str, str] = {}
@@ -87,7 +87,7 @@ def pictures_in(folder: str) -> Find:
     return by_name.get
 
 
-def _is_picture(name: str) -> bool:
+def _is_image(name: str) -> bool:
     from hashgrove.features.images import ENDINGS
 
     return os.path.splitext(name)[1].lower() in ENDINGS
