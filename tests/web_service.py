@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 
 from hashgrove import FlatIndex, Gist
 from hashgrove.baselines import SDH
-from hashgrove.cli.serving import open_collection
+from hashgrove.cli.serve import open_collection
 from hashgrove.web.app import create_app
 
 N_ITEMS, N_TRAINED, N_BITS, SIDE = 120, 150, 32, 32

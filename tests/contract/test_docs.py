@@ -188,5 +188,20 @@ def test_float_vectors_are_measured_like_codes():
     assert (figures["bytes"], figures["map"], figures["precision"]) == (4, pytest.approx(1.0), 0.8)
 
 
+def test_the_reference_of_the_commands_is_made_from_the_commands(tmp_path, monkeypatch, capsys):
+    module, main = run("docs/cli_reference.py", "--check")
+    assert main() == 0, "run python docs/cli_reference.py --write"
+    page = tmp_path / "cli.md"
+    page.write_text((DOCS / "cli.md").read_text().replace("Length of a code.", "Length of it."))
+    monkeypatch.setattr(module, "PAGE", page)
+    assert main() == 1
+    assert "run python docs/cli_reference.py --write" in capsys.readouterr().err
+    module.main(["--write"])
+    assert page.read_text() == (DOCS / "cli.md").read_text()
+    page.write_text(page.read_text().replace("<!-- hashgrove query -->", ""))
+    with pytest.raises(SystemExit, match="commands without a place: \\['hashgrove query'\\]"):
+        main()
+
+
 def test_version_is_the_same_everywhere():
     assert f"version: {hashgrove.__version__}\n" in (REPOSITORY / "CITATION.cff").read_text()

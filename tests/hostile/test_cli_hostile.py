@@ -26,7 +26,8 @@ NAMES = ["a\x1b[2Jb", 'comma, "quote"', "line\nbreak\rand\u2028more", "turned \u
 def folder(tmp_path, monkeypatch):
     """An index whose ids are hostile, and codes to search for."""
     monkeypatch.chdir(tmp_path)
-    FlatIndex(CODES, ids=NAMES, model="\x1b]0;title\x07").save("hostile.hgi")
+    FlatIndex(CODES, ids=NAMES).save("hostile.hgi")
+    FlatIndex(CODES, ids=NAMES, model="\x1b]0;title\x07").save("with-model.hgi")
     np.save("queries.npy", CODES)
     return tmp_path
 
@@ -36,7 +37,7 @@ def is_printable(text):
 
 
 def test_ids_cannot_drive_the_terminal(folder, capsys):
-    status, out, err = call(capsys, "index", "search", "hostile.hgi", "queries.npy", "-k", "4")
+    status, out, err = call(capsys, "search", "hostile.hgi", "queries.npy", "-k", "4")
     assert (status, err) == (0, "")
     assert is_printable(out)
     assert len(out.splitlines()) == 1 + 4 * 4
@@ -44,17 +45,17 @@ def test_ids_cannot_drive_the_terminal(folder, capsys):
 
 
 def test_ids_are_what_they_are_for_programs(folder, capsys):
-    out = call(capsys, "index", "search", "hostile.hgi", "queries.npy", "-k", "4", "--csv")[1]
+    out = call(capsys, "search", "hostile.hgi", "queries.npy", "-k", "4", "--csv")[1]
     rows = list(csv.reader(io.StringIO(out, newline="")))
     assert rows[0] == ["query", "rank", "distance", "id"]
     assert {len(row) for row in rows} == {4}
     assert [row[3] for row in rows[1:5]] == NAMES
-    out = call(capsys, "index", "search", "hostile.hgi", "queries.npy", "-k", "4", "--json")[1]
+    out = call(capsys, "search", "hostile.hgi", "queries.npy", "-k", "4", "--json")[1]
     assert json.loads(out)[0]["ids"] == NAMES
 
 
 def test_a_description_cannot_drive_the_terminal(folder, capsys):
-    status, out, _ = call(capsys, "index", "info", "hostile.hgi")
+    status, out, _ = call(capsys, "index", "info", "with-model.hgi")
     assert status == 0
     assert is_printable(out)
     assert "\\x1b]0;title\\x07" in out

@@ -17,8 +17,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from hashgrove import FlatIndex, cli
-from hashgrove.cli import serving
-from hashgrove.cli.serving import open_collection
+from hashgrove.cli.serve import open_collection
 from hashgrove.index import connect
 from hashgrove.storage.formats import FileError
 from hashgrove.web.images import remember_images, remembered_images
@@ -83,7 +82,7 @@ def test_errors_are_one_line(codes, tmp_path, monkeypatch):
         status, said = refused(codes, "--port", taken.getsockname()[1])
     assert (status, said.count("\n"), "cannot be listened to" in said) == (1, 1, True)
     assert refused(tmp_path / "nothing.hgi")[0] == 1
-    monkeypatch.setattr(serving, "find_spec", lambda name: None)
+    monkeypatch.setattr("hashgrove.cli.serve.find_spec", lambda name: None)
     assert "pip install 'hashgrove[serve]'" in refused(codes)[1]
 
 

@@ -263,7 +263,7 @@ class TestInterrupt:
         np.save(tmp_path / "X.npy", X)
         np.save(tmp_path / "y.npy", Y)
         command = [sys.executable, "-m", "hashgrove", "train", "X.npy", "y.npy", "-o", "model", "--seed", "0"]
-        command += ["--bits", "3000", "--trees", "20", "--threads", "1"] + ["--checkpoint", "run"] * checkpoint
+        command += ["--bits", "3000", "--trees", "20", "--n-jobs", "1"] + ["--checkpoint", "run"] * checkpoint
         terminal, stderr = os.openpty()  # only on a terminal is it told how far the fit is
         with subprocess.Popen(command, cwd=tmp_path, stderr=stderr, env=unmeasured() | {"TERM": "xterm"}) as run:
             os.close(stderr)

@@ -67,7 +67,7 @@ def test_features_of_a_folder(here, X):
 )
 def test_features_of_arrays_lists_and_single_images(here, X, capsys, source, rows):
     Path("Z.names.txt").unlink(missing_ok=True)
-    status, out, err = call(capsys, "features", "apply", "gist.hashgrove", source, "-o", "Z.npy", "--threads", "1")
+    status, out, err = call(capsys, "features", "apply", "gist.hashgrove", source, "-o", "Z.npy", "--n-jobs", "1")
     assert (status, out) == (0, ""), err
     assert re.match(rf"Wrote {len(X[rows])} rows of 24 features to Z\.npy", err)
     np.testing.assert_array_equal(np.load("Z.npy"), X[rows])
@@ -104,7 +104,7 @@ def test_a_model_takes_images(here, X, capsys):
         call(capsys, "search", "codes.npy", "list.txt", "--model", "m.hashgrove", "-k", "3", "--json")[1]
     )
     assert [hit["distances"][0] for hit in found] == [0, 0]
-    labels = ("--labels", "y.npy", "y.npy")
+    labels = ("--y-database", "y.npy", "--y-queries", "y.npy")
     by_images = call(capsys, "evaluate", "codes.npy", "digits", "--model", "m.hashgrove", *labels)
     assert by_images[0] == 0
     assert by_images == call(capsys, "evaluate", "codes.npy", "codes.npy", *labels)

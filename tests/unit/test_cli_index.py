@@ -55,12 +55,12 @@ def done(capsys, *arguments):
 def test_codes_build_search_change(capsys, folder):
     _, err = done(capsys, "index", "build", "codes.npy", "-o", "codes.hgi")
     assert err.startswith("Wrote 100 items of 2 bytes to codes.hgi; ")
-    out, _ = done(capsys, "index", "search", "codes.hgi", "queries.npy", "-k", "3", "--json")
+    out, _ = done(capsys, "search", "codes.hgi", "queries.npy", "-k", "3", "--json")
     distances, ids = indexes.FlatIndex(np.load("codes.npy")).search(np.load("queries.npy"), 3)
     found = json.loads(out)
     assert [row["ids"] for row in found] == ids.tolist()
     assert [row["distances"] for row in found] == distances.tolist()
-    out, _ = done(capsys, "index", "search", "codes.hgi", "queries.npy", "--radius", "2", "--csv")
+    out, _ = done(capsys, "search", "codes.hgi", "queries.npy", "--radius", "2", "--csv")
     assert out.startswith("query,rank,distance,id\n")
     _, err = done(capsys, "index", "remove", "codes.hgi", "3", "5", "--compact")
     assert err == "Removed 2 items; codes.hgi has 98 now\n"
@@ -71,7 +71,7 @@ def test_codes_build_search_change(capsys, folder):
     done(capsys, "index", "remove", "codes.hgi", "3", "--missing-ok")
     fails(capsys, "index", "remove", "codes.hgi", "three", code=1, match="ids of the index are integers")
     fails(capsys, "index", "remove", "codes.hgi", code=2, match="Give IDs or --ids")
-    fails(capsys, "index", "search", "codes.hgi", "queries.npy", "--rerank", code=1, match="must be features or images")
+    fails(capsys, "search", "codes.hgi", "queries.npy", "--rerank", code=1, match="must be features or images")
     out, _ = done(capsys, "index", "info", "codes.hgi", "--json")
     assert json.loads(out)["items"] == 118
 
@@ -80,13 +80,13 @@ def test_features_with_names_and_a_model(capsys, folder):
     names = [f"row {i}" for i in range(100)]
     (folder / "X.names.txt").write_text("\n".join(names) + "\n")
     done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "-o", "named.hgi")
-    out, _ = done(capsys, "index", "search", "named.hgi", "Q.npy", "-k", "2")
+    out, _ = done(capsys, "search", "named.hgi", "Q.npy", "-k", "2")
     assert "row " in out
-    for way in ("--rerank", "--margins"):
-        out, _ = done(capsys, "index", "search", "named.hgi", "X.npy", "-k", "1", way, "--json")
-        assert [row["ids"][0] for row in json.loads(out)][:3] == names[:3] or way == "--margins"
+    for way in ("--rerank", "--weights"):
+        out, _ = done(capsys, "search", "named.hgi", "X.npy", "-k", "1", way, "--json")
+        assert [row["ids"][0] for row in json.loads(out)][:3] == names[:3] or way == "--weights"
     fails(
-        capsys, "index", "search", "named.hgi", "Q.npy", "--model", "other.hashgrove",
+        capsys, "search", "named.hgi", "Q.npy", "--model", "other.hashgrove",
         code=1, match="codes of different models cannot be compared",
     )  # fmt: skip
     (folder / "ids.txt").write_text("\n".join(f"new {i}" for i in range(20)))
@@ -97,9 +97,9 @@ def test_features_with_names_and_a_model(capsys, folder):
         capsys, "index", "add", "named.hgi", "Q.npy", code=1, match="must be given, as the ids of the index are texts"
     )
     fails(capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "X.names.txt", code=1, match="must have 20 lines")
-    fails(capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "none.txt", code=1, match="must be a text file")
+    fails(capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "none.txt", code=1, match="none.txt: no such file")
     out, _ = done(capsys, "index", "info", "named.hgi")
-    assert "features kept   120 rows of 64" in out
+    assert "features        120 rows of 64" in out
     assert "texts" in out
 
 
@@ -151,9 +151,9 @@ def test_folders_as_labels_and_a_warning_on_collapse(capsys, photos):
         (["index", "build", "X.npy", "-o", "x", "--labels-from-folders"], 2, "for --network only"),
         (["index", "build", "X.npy", "-o", "x", "--network", "net.onnx"], 1, "must be a|images must be"),
         (["index", "info", "none.hgi"], 1, "must be the folder of an index"),
-        (["index", "search", "none.hgi", "queries.npy"], 1, "must be the folder of an index"),
-        (["index", "search", "x", "y", "--rerank", "--margins"], 2, "Give one of --radius, --rerank and --margins"),
-        (["index", "search", "x", "y", "-k", "3", "--radius", "2"], 2, "-k or --radius"),
+        (["search", "none.hgi", "queries.npy"], 1, "none.hgi: no such file or folder"),
+        (["search", "x", "y", "--rerank", "--weights"], 2, "Give one of --radius, --rerank and --weights"),
+        (["search", "x", "y", "-k", "3", "--radius", "2"], 2, "-k or --radius"),
     ],
 )
 def test_errors_are_one_line(capsys, folder, arguments, code, match):
@@ -177,8 +177,27 @@ def test_an_index_where_a_file_of_codes_is_expected(capsys, folder):
     assert done(capsys, "info", "X.hgi", "--json") == done(capsys, "index", "info", "X.hgi", "--json")
     by_codes = done(capsys, "search", "codes.npy", "Q.npy", "--model", "model.hashgrove", "-k", "3", "--json")
     assert done(capsys, "search", "X.hgi", "Q.npy", "-k", "3", "--json") == by_codes
-    labels = ("--labels", "y.npy", "yq.npy", "--json")
+    labels = ("--y-database", "y.npy", "--y-queries", "yq.npy", "--json")
     by_codes = done(capsys, "evaluate", "codes.npy", "queries.npy", *labels)
     assert done(capsys, "evaluate", "X.hgi", "Q.npy", *labels) == by_codes
     fails(capsys, "evaluate", "X.hgi", "Q.npy", "--model", "other.hashgrove", *labels, code=1, match="different models")
     fails(capsys, "search", "X.hgi", "Q.npy", "--radius", "2", "-k", "3", code=2, match="Give -k or --radius")
+
+
+def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folder):
+    """Files of codes do not say which model made them, so --model must."""
+    done(capsys, "index", "build", "codes.npy", "--model", "model.hashgrove", "-o", "codes.hgi")
+    assert indexes.load("codes.hgi").model is not None
+    refused = "Got packed codes; give --model, the model of them"
+    fails(capsys, "search", "codes.hgi", "queries.npy", code=1, match=refused)
+    fails(capsys, "index", "add", "codes.hgi", "queries.npy", code=1, match=refused)
+    by_codes = done(capsys, "search", "codes.npy", "queries.npy", "-k", "3")
+    for model in ("model.hashgrove", "codes.hgi/model.hashgrove"):
+        assert done(capsys, "search", "codes.hgi", "queries.npy", "--model", model, "-k", "3") == by_codes
+    assert done(capsys, "search", "codes.hgi", "Q.npy", "-k", "3") == by_codes
+    other = ("--model", "other.hashgrove")
+    fails(capsys, "search", "codes.hgi", "queries.npy", *other, code=1, match="different models")
+    done(capsys, "index", "add", "codes.hgi", "queries.npy", "--model", "model.hashgrove")
+    (folder / "codes.hgi" / "model.hashgrove").unlink()
+    fails(capsys, "search", "codes.hgi", "queries.npy", code=1, match="Say which model made them by --model")
+    fails(capsys, "index", "add", "codes.hgi", "queries.npy", code=1, match="Say which model made them by --model")

@@ -43,7 +43,8 @@ def test_push_sends_what_is_missing_or_different_and_pull_gets_all_of_it_back(ca
         index.update(np.zeros((2, 4), np.uint8), ids=["photo 003", "photo 004"])
         index.remove(["photo 050"])
         index.add(np.zeros((1, 4), np.uint8), ids=["mine"])
-    assert done(capsys, *push) == f"Sent 3 of 100 items; {url} has 101 now\n"
+    fails(capsys, *push, code=1, match="Got 2 that .* has with other codes, such as photo 003; give --replace")
+    assert done(capsys, *push, "--replace") == f"Sent 3 of 100 items; {url} has 101 now\n"
     done(capsys, "pull", url, "-o", "back.npy", "--ids", "back.txt")
     assert (folder / "back.txt").read_text() == "mine\n" + (folder / "ids.txt").read_text()
     np.testing.assert_array_equal(np.load("back.npy")[1:], np.load("codes.npy"))
@@ -66,7 +67,9 @@ def test_integers_and_models_go_there_and_come_back(capsys, folder):
         assert copy.model == index.model
         np.testing.assert_array_equal(copy.codes, index.codes)
     done(capsys, "pull", "duckdb:///b.db", "-o", "b.npy", "--ids", "b.txt")
-    assert done(capsys, "push", "b.npy", "--ids", "b.txt", "--to", "sqlite:///a.db").startswith("Sent 0 of 50 items")
+    again = ("push", "b.npy", "--ids", "b.txt", "--to", "sqlite:///a.db")
+    fails(capsys, *again, code=1, match="must be codes of the model of sqlite:///a.db. Say which made them by --model")
+    assert done(capsys, *again, "--model", "model.hashgrove").startswith("Sent 0 of 50 items")
     fails(
         capsys,
         "push",

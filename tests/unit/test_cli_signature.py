@@ -251,7 +251,7 @@ class TestCompilation:
     """The first use says that it compiles, and later ones say nothing."""
 
     def err(self, folder, **environment):
-        order = [sys.executable, "-m", "hashgrove", "search", "codes.npy", "codes.npy", "-k", "1", "--threads", "1"]
+        order = [sys.executable, "-m", "hashgrove", "search", "codes.npy", "codes.npy", "-k", "1", "--n-jobs", "1"]
         done = subprocess.run(
             order, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=True
         )

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hashgrove.cli import main
-from hashgrove.cli.comparison import DEPTH, N_BITS, compare, draw, format_results
+from hashgrove.cli.digits import DEPTH, N_BITS, compare, draw, format_results
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_picture(comparison, tmp_path):
 
 
 def test_command_without_matplotlib(comparison, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("hashgrove.cli.comparison.compare", lambda seed: comparison)
+    monkeypatch.setattr("hashgrove.cli.digits.compare", lambda seed: comparison)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     path = tmp_path / "demo.png"
     with pytest.raises(SystemExit) as ended:

@@ -13,7 +13,7 @@ from hashgrove.cli import main
 from hashgrove.storage import atomic
 
 X, Y = load_digits(return_X_y=True)
-TRAIN = ["train", "X.npy", "y.npy", "--bits", "2", "--trees", "2", "--seed", "0", "--quiet", "--threads", "1"]
+TRAIN = ["train", "X.npy", "y.npy", "--bits", "2", "--trees", "2", "--seed", "0", "--quiet", "--n-jobs", "1"]
 
 
 @pytest.fixture

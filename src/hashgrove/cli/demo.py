@@ -10,19 +10,17 @@ __all__ = ["demo"]
 
 
 @click.command()
-@click.option("-o", "--output", default="hashgrove-demo.png", show_default=True, help="Picture to write.")
+@click.option("-o", "--output", default="hashgrove-demo.png", show_default=True, help="Image to write.")
 @click.option("--seed", type=options.SEED, default=0, show_default=True, help="Seed of the split and of the models.")
-@click.option("--serve", "serves", is_flag=True, help="Instead, index pictures of the digits and serve them on a page.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port for --serve; 0: any."
-)
+@click.option("--serve", "serves", is_flag=True, help="Instead, index images of the digits and serve them on a page.")
+@options.port
 def demo(output: str, seed: int, serves: bool, port: int) -> None:
     """Train, search and evaluate on handwritten digits.
 
     Compares FastHash with ITQ, LSH and the sign of the centred features, all at 64 bits. Prints a table and, if
-    matplotlib is installed, draws a picture. It needs no files and no network.
+    matplotlib is installed, draws a figure. It needs no files and no network.
 
-    With --serve, the digits are pictures in a browser instead: click one, and see which ones are similar.
+    With --serve, the digits are images in a browser instead: click one, and see which ones are similar.
 
     \b
     Example:
@@ -37,7 +35,7 @@ def demo(output: str, seed: int, serves: bool, port: int) -> None:
 
 
 def _compare(output: str, *, seed: int) -> None:
-    from hashgrove.cli.comparison import compare, draw, format_results
+    from hashgrove.cli.digits import compare, draw, format_results
     from hashgrove.cli.inputs import check_output
 
     check_output(output, inputs=())
@@ -47,7 +45,7 @@ def _compare(output: str, *, seed: int) -> None:
     try:
         draw(digits, results, output)
     except ImportError:
-        click.echo("For the picture, install matplotlib: pip install 'hashgrove[plot]'", err=True)
+        click.echo("For the figure, install matplotlib: pip install 'hashgrove[plot]'", err=True)
     else:
         click.echo(f"Wrote {output}", err=True)
 
@@ -56,15 +54,14 @@ def _serve_digits(*, seed: int, port: int) -> None:
     import os
     import tempfile
 
-    from hashgrove.cli.serve import serve_collection
-    from hashgrove.cli.serving import check_installed, open_collection
+    from hashgrove.cli.serve import check_installed, open_collection, serve_collection
 
     check_installed()
-    from hashgrove.cli.digit_pictures import INDEX, PICTURES, index_digits
+    from hashgrove.cli.digits import IMAGES, INDEX, index_digits
 
     with tempfile.TemporaryDirectory(prefix="hashgrove-demo-") as folder:
         click.echo("Training on 600 handwritten digits, and indexing the others ...", err=True)
         index_digits(folder, seed=seed)
-        pictures = os.path.join(folder, PICTURES)
-        collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, images=pictures)
+        images = os.path.join(folder, IMAGES)
+        collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, images=images)
         serve_collection(collection, host="127.0.0.1", port=port, api_key=None, insecure=False)

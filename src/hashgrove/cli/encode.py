@@ -15,11 +15,12 @@ __all__ = ["encode"]
 @click.argument("model")
 @click.argument("features")
 @click.option("-o", "--output", required=True, metavar="CODES", help="File to write, .npy or .csv.")
-@options.threads
+@options.n_jobs
 def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     """Turn FEATURES into packed codes with a MODEL.
 
-    The codes are a uint8 matrix with one row per item and eight bits per byte. If the model holds an extractor (see
+    The codes are a uint8 matrix with one row per item and eight bits per byte. The file does not say which model made
+    them; the commands that read it take --model for that. If the model holds an extractor (see
     `train --features`), FEATURES may also be images: a folder, one image, a list of paths or an array, as for
     `hashgrove features`.
 
@@ -31,7 +32,8 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
     from hashgrove import load
     from hashgrove.cli.images import names_file, write_names
-    from hashgrove.cli.inputs import check_output, encode_file
+    from hashgrove.cli.inputs import check_output
+    from hashgrove.cli.items import encode_file
     from hashgrove.features import ImageEncoder
     from hashgrove.metrics import describe_codes
     from hashgrove.storage.matrices import write_matrix
@@ -40,11 +42,11 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     encoder = load(model)
     if isinstance(encoder, ImageEncoder):
         check_output(names_file(output), inputs=(model, features))
-    codes, names = encode_file(encoder, features, model=model, n_jobs=n_jobs)
-    write_matrix(output, codes)
-    if names is not None:
-        write_names(output, names)
-    distinct, warning = describe_codes(codes)
-    click.echo(f"Wrote {len(codes):,} codes of {codes.shape[1]} bytes to {output}; {distinct}", err=True)
+    items = encode_file(encoder, features, model=model, n_jobs=n_jobs, keep_features=False)
+    write_matrix(output, items.codes)
+    if items.ids is not None:
+        write_names(output, items.ids)
+    distinct, warning = describe_codes(items.codes)
+    click.echo(f"Wrote {len(items.codes):,} codes of {items.codes.shape[1]} bytes to {output}; {distinct}", err=True)
     if warning is not None:
         click.echo(f"Warning: {warning}", err=True)

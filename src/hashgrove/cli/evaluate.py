@@ -23,17 +23,17 @@ def _derive() -> list[SignatureOption]:
 @click.command(cls=SignatureCommand, derive=_derive)
 @click.argument("codes")
 @click.argument("queries")
-@click.option(
-    "--labels", nargs=2, required=True, metavar="CODES QUERIES", help="Two files: classes or tags of CODES and QUERIES."
-)
+@click.option("--y-queries", required=True, metavar="FILE", help="Classes or tags of QUERIES.")
+@click.option("--y-database", required=True, metavar="FILE", help="Classes or tags of CODES.")
 @options.query_model
 @options.json_style
 @options.csv_style
-@options.threads
+@options.n_jobs
 def evaluate(
     codes: str,
     queries: str,
-    labels: tuple[str, str],
+    y_queries: str,
+    y_database: str,
     model: str | None,
     style: str | None,
     n_jobs: int | None,
@@ -42,28 +42,22 @@ def evaluate(
     """Measure how well QUERIES find relevant CODES.
 
     An item is relevant to a query if both are of the same class or, for tags, if they share at least --min-shared
-    tags. CODES may also be an index: then its labels are in ascending order of its ids, and the model in it encodes
-    QUERIES if it holds one.
+    tags. CODES may also be an index: then --y-database is in the order in which its items were added, and the model in
+    it encodes QUERIES if it holds one.
 
     \b
     Example:
-      hashgrove evaluate codes.npy queries.npy --model model.hashgrove --labels yd.npy yq.npy
+      hashgrove evaluate codes.npy queries.npy --model model.hashgrove --y-queries yq.npy --y-database yd.npy
     """
-    from hashgrove import FlatIndex
     from hashgrove import evaluate as measure
-    from hashgrove.cli.indexing import open_for_queries
-    from hashgrove.cli.inputs import check_min_shared, read_database, read_rows_labels
+    from hashgrove.cli.inputs import check_min_shared, read_rows_labels
+    from hashgrove.cli.items import open_database
     from hashgrove.cli.output import write_report
-    from hashgrove.index.manifest import is_index_folder
 
     chosen = settings.of("")
-    if is_index_folder(codes):
-        opened, items = open_for_queries(codes, queries, model, n_jobs=n_jobs)
-        database, found = opened.codes, items.codes
-    else:
-        database, found = read_database(codes, queries, model, n_jobs=n_jobs)
-    y_database = read_rows_labels(labels[0], rows=len(database), of=codes)
-    y_query = read_rows_labels(labels[1], rows=len(found), of=queries)
-    check_min_shared(chosen, y_database)
-    report = measure(FlatIndex(database), found, y_queries=y_query, y_database=y_database, n_jobs=n_jobs, **chosen)
+    index, items = open_database(codes, queries, model, n_jobs=n_jobs)
+    of_database = read_rows_labels(y_database, rows=len(index), of=codes)
+    of_queries = read_rows_labels(y_queries, rows=len(items.codes), of=queries)
+    check_min_shared(chosen, of_database)
+    report = measure(index, items.codes, y_queries=of_queries, y_database=of_database, n_jobs=n_jobs, **chosen)
     write_report(report, style=style)

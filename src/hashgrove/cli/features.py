@@ -79,7 +79,7 @@ def _extractor_command(extractor: type[FeatureExtractor]) -> click.Command:
         _extract(extractor(**own, n_jobs=n_jobs), images, output, save=save, on_error=on_error, inputs=inputs)
 
     command: Callable[..., Any] = run
-    for decorate in (options.threads, _on_error, _save, _output, _images):
+    for decorate in (options.n_jobs, _on_error, _save, _output, _images):
         command = decorate(command)
     return click.command(
         extractor.name,
@@ -94,7 +94,7 @@ def _extractor_command(extractor: type[FeatureExtractor]) -> click.Command:
 @_images
 @_output
 @_on_error
-@options.threads
+@options.n_jobs
 def apply(extractor: str, images: str, output: str, on_error: str, n_jobs: int | None) -> None:
     """Compute features with an EXTRACTOR that --save wrote.
 

@@ -10,25 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.features import ImageEncoder
 from hashgrove.features.images import ENDINGS, ImageFileError, list_images, read_image
-from hashgrove.runtime.progress import show_count
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.storage.matrices import read as read_array
 from hashgrove.storage.matrices import read_matrix
 
-__all__ = ["encode_images", "names_file", "read_image_input", "usable_images", "write_names"]
-
-
-def encode_images(encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None) -> NDArray[np.uint8]:
-    """Codes of images, with a progress bar if stderr is a terminal."""
-    parts = []
-    with show_count("images", len(images)) as show:
-        for done, _, features in encoder.features.batches(images, n_jobs=n_jobs):
-            parts.append(encoder.encoder.encode(features, n_jobs=n_jobs))
-            show(done)
-    return np.concatenate(parts)
+__all__ = ["names_file", "read_image_input", "usable_images", "write_names"]
 
 
 def read_image_input(path: str, *, or_matrix: bool = False) -> NDArray[Any] | list[str]:

@@ -1,24 +1,34 @@
-"""The command ``hashgrove index``: build an index in a folder, change it, describe it and search it."""
+"""The command ``hashgrove index``: build an index in a folder, change it and describe it."""
 
 from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hashgrove.cli import options
-from hashgrove.cli.search_options import ids_option, result_options
 
-__all__ = ["index"]
+if TYPE_CHECKING:
+    from hashgrove.cli.items import InputItems
+    from hashgrove.features import FeatureExtractor
+    from hashgrove.hasher import Hasher
+
+__all__ = ["index", "write_info"]
 
 _folder = click.argument("folder", metavar="INDEX")
-_model = click.option("--model", metavar="MODEL", help="Model that encodes ITEMS; without it they are packed codes.")
+_model = click.option("--model", metavar="MODEL", help="Model that encodes ITEMS, or that made them if they are codes.")
 
 
 @click.group()
 def index() -> None:
-    """Build, change, describe and search an index.
+    """Build, change and describe an index.
 
     An index is a folder, such as photos.hgi. It is opened at once at any size, and a change that has been reported
-    survives a crash.
+    survives a crash. `hashgrove search` and `hashgrove query` search it.
 
     \b
     Example:
@@ -38,9 +48,9 @@ def index() -> None:
 @click.option("--mean", type=float, default=0.0, show_default=True, help="Mean of the pixels, for the network.")
 @click.option("--std", type=float, default=1.0, show_default=True, help="Standard deviation of the pixels.")
 @click.option("--seed", type=options.SEED, default=0, show_default=True, help="Seed of what is learned.")
-@ids_option
+@options.ids
 @click.option("--features/--no-features", "keep", default=True, help="Keep features in one byte each, for --rerank.")
-@options.threads
+@options.n_jobs
 def build(
     items: str,
     output: str,
@@ -68,44 +78,119 @@ def build(
     """
     options.refuse(model is not None and network is not None, "Give --model or --network, not both.")
     options.refuse(labels_from_folders and network is None, "--labels-from-folders is for --network only.")
-    from hashgrove.cli.indexing import learn_from_images, read_items, say_what_was_indexed, write_index
+    from hashgrove.cli.items import read_items
+    from hashgrove.index.folder import MODEL
+    from hashgrove.metrics import describe_codes
 
+    target = os.path.join(output, MODEL)
     if network is not None:
         settings = {"output": output_name, "image_size": size, "mean": mean, "std": std}
-        found = learn_from_images(
-            items, network, settings, n_bits=bits, by_folder=labels_from_folders, seed=seed, n_jobs=n_jobs
-        )
+        how: dict[str, Any] = {"n_bits": bits, "by_folder": labels_from_folders, "seed": seed, "n_jobs": n_jobs}
+        found, hasher, extractor = _learn_from_images(items, network, settings, **how)
+        _write_index(output, found, keep=keep)
+        hasher.save(target, features=extractor)
     else:
         found = read_items(items, model, ids=ids, n_jobs=n_jobs)
-    write_index(output, found, keep=keep)
-    say_what_was_indexed(found, output)
+        _write_index(output, found, keep=keep)
+        if found.model_file is not None and os.path.realpath(found.model_file) != os.path.realpath(target):
+            shutil.copyfile(found.model_file, target)
+    distinct, warning = describe_codes(found.codes)
+    click.echo(f"Wrote {len(found.codes):,} items of {found.codes.shape[1]} bytes to {output}; {distinct}", err=True)
+    if warning is not None:
+        click.echo(f"Warning: {warning}", err=True)
+
+
+def _learn_from_images(
+    path: str, network: str, settings: dict[str, Any], *, n_bits: int, by_folder: bool, seed: int, n_jobs: int | None
+) -> tuple[InputItems, Hasher, FeatureExtractor]:
+    """Features of images by a network, and codes that are learned from them: from their folders, or without labels."""
+    import numpy as np
+
+    from hashgrove import ITQ, FastHash, OnnxFeatures
+    from hashgrove.cli.images import read_image_input
+    from hashgrove.cli.items import InputItems, extract_features
+    from hashgrove.storage.formats import FileError
+
+    images = read_image_input(path)
+    if not isinstance(images, list):
+        raise FileError(f"{path}: must be a folder or a list of images for --network. Got an array.")
+    extractor = OnnxFeatures(network, **settings, n_jobs=n_jobs).fit(images)
+    X = extract_features(extractor, images, n_jobs)
+    hasher: Hasher
+    if by_folder:
+        folders = [os.path.dirname(image) for image in images]
+        if len(set(folders)) < 2:
+            raise FileError(f"{path}: must have images in at least two folders for --labels-from-folders.")
+        hasher = FastHash(n_bits, random_state=seed, n_jobs=n_jobs).fit(X, np.array(folders))
+    else:
+        n_bits = min(n_bits, ITQ(n_bits).max_bits(n_samples=len(X), n_features=X.shape[1]))
+        hasher = ITQ(n_bits, random_state=seed).fit(X)
+    return InputItems(hasher.transform(X), images, X, hasher.encoder_), hasher, extractor
+
+
+def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
+    """Write an index with the items and, with ``keep``, their features."""
+    import numpy as np
+
+    from hashgrove.index import build
+    from hashgrove.index.manifest import is_index_folder
+    from hashgrove.storage.formats import FileError
+    from hashgrove.web.images import remember_images
+
+    if os.path.exists(output) and not is_index_folder(output):
+        raise FileError(f"{output}: must be an index, or not exist. Got something else.")
+    built = build(items.codes, ids=items.ids, model=items.encoder)
+    if keep and items.features is not None:
+        built.keep_features(items.features, ids=np.arange(len(built)) if items.ids is None else items.ids)
+    built.save(output)
+    remember_images(output, items.ids or ())
 
 
 @index.command()
 @_folder
 @click.argument("items")
-@click.option("--model", metavar="MODEL", help="Model that encodes ITEMS, if the index holds none.")
-@ids_option
-@click.option("--replace", is_flag=True, help="Give items whose ids are in the index their new codes.")
-@options.threads
+@_model
+@options.ids
+@click.option("--replace", is_flag=True, help="Replace items whose ids are in the index.")
+@options.n_jobs
 def add(folder: str, items: str, model: str | None, ids: str | None, replace: bool, n_jobs: int | None) -> None:
-    """Add ITEMS to an INDEX: packed codes, features or images, encoded by the model in the index.
+    """Add ITEMS to an INDEX: packed codes, features or images.
+
+    The model in the index encodes features and images, if there is one. For packed codes, --model says which model made
+    them; an index that knows its model takes no others.
 
     \b
     Example:
       hashgrove index add photos.hgi more-photos/
     """
-    from hashgrove.cli.indexing import add_items, read_items, stored_model
+    import numpy as np
 
-    found = read_items(items, model or stored_model(folder), ids=ids, n_jobs=n_jobs)
-    size = add_items(folder, found, replace=replace)
-    click.echo(f"Added {len(found.codes):,} items; {folder} has {size:,} now", err=True)
+    from hashgrove.cli.items import as_ids, check_known_model, read_items, stored_model
+    from hashgrove.index import load
+    from hashgrove.storage.formats import FileError
+    from hashgrove.web.images import remember_images
+
+    found = read_items(items, model, stored=stored_model(folder), ids=ids, n_jobs=n_jobs)
+    if replace and found.ids is None:
+        raise FileError(f"{items}: items must have ids to replace others. Give --ids.")
+    with load(folder, writable=True) as opened:
+        check_known_model(opened, found, folder, items)
+        before = opened.ids
+        names: Any = None if found.ids is None else as_ids(found.ids, opened)
+        if replace:
+            opened.update(found.codes, ids=names, insert=True, model=found.encoder)
+        else:
+            opened.add(found.codes, ids=names, model=found.encoder)
+        if opened.features is not None and found.features is not None:
+            opened.keep_features(found.features, ids=np.setdiff1d(opened.ids, before) if names is None else names)
+        remember_images(folder, found.ids or (), keep_old=True)
+        click.echo(f"Added {len(found.codes):,} items; {folder} has {len(opened):,} now", err=True)
 
 
 @index.command()
 @_folder
 @click.argument("names", nargs=-1, metavar="[ID]...")
-@ids_option
+@options.ids
 @click.option("--missing-ok", is_flag=True, help="Ignore ids that are not in the index.")
 @click.option("--compact", is_flag=True, help="Free the room of removed items at once, by rewriting the files.")
 def remove(folder: str, names: tuple[str, ...], ids: str | None, missing_ok: bool, compact: bool) -> None:
@@ -116,7 +201,8 @@ def remove(folder: str, names: tuple[str, ...], ids: str | None, missing_ok: boo
       hashgrove index remove photos.hgi photos/blurred.jpg
     """
     options.refuse(bool(names) == (ids is not None) and not (compact and not names), "Give IDs or --ids.")
-    from hashgrove.cli.indexing import as_ids, read_lines
+    from hashgrove.cli.inputs import read_lines
+    from hashgrove.cli.items import as_ids
     from hashgrove.index import load
 
     with load(folder, writable=True) as opened:
@@ -131,31 +217,40 @@ def remove(folder: str, names: tuple[str, ...], ids: str | None, missing_ok: boo
 @_folder
 @options.json_style
 def info(folder: str, style: str | None) -> None:
-    """Describe an INDEX: how many items, their ids and codes, the model, and whether codes have collapsed.
+    """Describe an INDEX: its items, ids, codes, model and features.
 
     \b
     Example:
       hashgrove index info photos.hgi
     """
-    from hashgrove.cli.indexing import write_info
-
     write_info(folder, style=style)
 
 
-@index.command()
-@_folder
-@click.argument("queries")
-@click.option("--model", metavar="MODEL", help="Model that encodes QUERIES, if the index holds none.")
-@result_options
-def search(folder: str, queries: str, model: str | None, **how: object) -> None:
-    """Find the nearest items of each query: QUERIES are packed codes, features or images.
+def write_info(folder: str, *, style: str | None) -> None:
+    """Print a description of an index."""
+    from hashgrove.cli.items import stored_model
+    from hashgrove.cli.output import file_size, format_pairs, printable
+    from hashgrove.index import load
+    from hashgrove.metrics import describe_codes
 
-    Results are sorted by distance and then by id.
-
-    \b
-    Example:
-      hashgrove index search photos.hgi queries.npy -k 10 --json
-    """
-    from hashgrove.cli.neighbours import show_neighbours
-
-    show_neighbours(folder, queries, model, **how)  # type: ignore[arg-type]
+    opened = load(folder)
+    features = opened.features
+    distinct, warning = describe_codes(opened.codes) if len(opened) else ("none", None)
+    size = sum(path.stat().st_size for path in Path(folder).iterdir()) if os.path.isdir(folder) else 0
+    rows: dict[str, Any] = {
+        "index": folder,
+        "type": type(opened).__name__,
+        "items": len(opened),
+        "bytes per code": opened.n_bytes,
+        "codes": distinct,
+        "ids": {"U": "texts", "i": "integers"}[opened.ids.dtype.kind] if len(opened) else None,
+        "model": opened.model,
+        "model file": stored_model(folder),
+        "features": None if features is None else f"{len(features.ids)} rows of {features.X.shape[1]}",
+        "size on disk": file_size(size),
+        "warning": warning,
+    }
+    if style == "json":
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        click.echo(format_pairs((name, printable(value)) for name, value in rows.items() if value is not None))

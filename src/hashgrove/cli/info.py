@@ -27,7 +27,7 @@ def info(file: str, style: str | None) -> None:
     from hashgrove.index.manifest import is_index_folder
 
     if is_index_folder(file):
-        from hashgrove.cli.indexing import write_info
+        from hashgrove.cli.index import write_info
 
         write_info(file, style=style)
         return

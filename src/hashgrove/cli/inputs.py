@@ -5,33 +5,30 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove import load
 from hashgrove.cli import options
-from hashgrove.cli.images import encode_images, read_image_input
-from hashgrove.encoders import Encoder
-from hashgrove.features import FeatureExtractor, ImageEncoder
+from hashgrove.features import FeatureExtractor
 from hashgrove.features import load as load_extractor
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.atomic import check_replaceable
-from hashgrove.storage.formats import FileError
-from hashgrove.storage.matrices import read_codes, read_labels, read_matrix, read_table
+from hashgrove.storage.formats import FileError, MissingFileError
+from hashgrove.storage.matrices import read_labels, read_matrix, read_table
 
 __all__ = [
+    "check_finite",
     "check_min_shared",
     "check_output",
-    "encode_file",
-    "read_database",
     "read_extractor",
-    "read_packed",
+    "read_lines",
     "read_rows_labels",
     "read_supervision",
+    "rows_per_chunk",
 ]
 
 CHUNK_BYTES = 2**26  # of features that are read and encoded at a time
@@ -130,71 +127,14 @@ def read_rows_labels(path: str, *, rows: int, of: str, may_be_missing: bool = Fa
     return labels
 
 
-def read_database(
-    codes: str, queries: str, model: str | None, *, n_jobs: int | None
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Codes of the database and codes of the queries; with a model, ``queries`` holds features to encode."""
-    database = read_packed(codes, advice="encode them first")
-    if model is None:
-        found = read_packed(queries, advice="give --model")
-        if found.shape[1] != database.shape[1]:
-            raise FileError(
-                f"{queries}: codes must have {database.shape[1]} bytes per row, as {codes} has. "
-                f"Got {found.shape[1]} instead; if they are features, give --model."
-            )
-        return database, found
-    encoder = load(model)
-    width = (encoder.n_bits + 7) // 8
-    if database.shape[1] != width:
-        raise FileError(
-            f"{codes}: codes must have {width} bytes per row, for the {encoder.n_bits} bits of {model}. "
-            f"Got {database.shape[1]} instead."
-        )
-    return database, encode_file(encoder, queries, model=model, n_jobs=n_jobs)[0]
-
-
-def read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
-    """Packed codes; any type but uint8 is refused, even whole numbers, because such a matrix holds features."""
-    if not path.lower().endswith(".csv"):
-        matrix = read_matrix(path)
-        if matrix.dtype != np.uint8:
-            raise FileError(
-                f"{path}: must be packed codes, a 2-D array of uint8. Got {matrix.dtype} instead; "
-                f"if they are features, {advice}."
-            )
-    return read_codes(path)
-
-
-def encode_file(
-    encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None
-) -> tuple[NDArray[np.uint8], list[str] | None]:
-    """Codes of the features in a file or, with an `ImageEncoder`, of images; and the names of image files."""
-    if isinstance(encoder, ImageEncoder):
-        images = read_image_input(path, or_matrix=True)
-        if isinstance(images, list) or images.ndim > 2:
-            return encode_images(encoder, images, n_jobs), images if isinstance(images, list) else None
-        encoder = encoder.encoder
-    return _encode_features(encoder, path, model, n_jobs), None
-
-
-def _encode_features(encoder: Encoder, path: str, model: str, n_jobs: int | None) -> NDArray[np.uint8]:
-    """Codes of a matrix that is read chunk by chunk, with a progress bar if stderr is a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    X = read_matrix(path)
-    if X.shape[1] != encoder.n_features:
-        raise FileError(
-            f"{path}: must have {encoder.n_features} features per row, as {model} was trained on. "
-            f"Got {X.shape[1]} instead."
-        )
-    codes = np.empty((len(X), (encoder.n_bits + 7) // 8), np.uint8)
-    parts = chunks(len(X), _rows_per_chunk(X))
-    quiet = len(parts) < 2 or not sys.stderr.isatty()
-    for start, stop in track(parts, "encoding", console=Console(stderr=True), disable=quiet):
-        check_finite(path, X[start:stop], first_row=start)
-        codes[start:stop] = encoder.encode(X[start:stop], n_jobs=n_jobs)
-    return codes
+def read_lines(path: str) -> list[str]:
+    """The lines of a text file."""
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: must be a text file in UTF-8 with one id per line. It cannot be read.") from error
 
 
 def read_extractor(path: str | None, *, n_features: int, of: str) -> FeatureExtractor | None:
@@ -209,7 +149,8 @@ def read_extractor(path: str | None, *, n_features: int, of: str) -> FeatureExtr
     return extractor
 
 
-def _rows_per_chunk(X: NDArray[Any]) -> int:
+def rows_per_chunk(X: NDArray[Any]) -> int:
+    """Number of rows that take about `CHUNK_BYTES` as float64."""
     return max(1, CHUNK_BYTES // (8 * max(1, math.prod(X.shape[1:]))))
 
 
@@ -217,7 +158,7 @@ def check_finite(path: str, array: NDArray[Any], *, first_row: int = 0, allow_na
     """Refuse infinity and, unless allowed, NaN, and say where the first one is."""
     if array.dtype.kind != "f":
         return
-    for start, stop in chunks(len(array), _rows_per_chunk(array)):
+    for start, stop in chunks(len(array), rows_per_chunk(array)):
         part = array[start:stop]
         wrong = np.argwhere(np.isinf(part) if allow_nan else ~np.isfinite(part))
         if len(wrong):

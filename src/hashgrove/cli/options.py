@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 __all__ = [
     "POSITIVE",
     "SEED",
     "csv_style",
+    "ids",
     "json_style",
+    "n_jobs",
+    "port",
     "query_model",
     "refuse",
-    "threads",
+    "search_options",
     "was_given",
 ]
 
@@ -20,10 +26,32 @@ SEED = click.IntRange(0, 2**32 - 1)
 
 json_style = click.option("--json", "style", flag_value="json", default=None, help="Print JSON instead of a table.")
 csv_style = click.option("--csv", "style", flag_value="csv", default=None, help="Print CSV instead of a table.")
-threads = click.option("--threads", "n_jobs", type=POSITIVE, help="Number of threads; all cores if not given.")
+n_jobs = click.option("--n-jobs", type=POSITIVE, show_default="all cores", help="Number of threads.")
+ids = click.option("--ids", metavar="FILE", help="Text file with the ids of the items, one per line.")
 query_model = click.option(
-    "--model", metavar="MODEL", help="Model that encodes QUERIES; without it QUERIES must be packed codes."
+    "--model", metavar="MODEL", help="Model that encodes QUERIES, or that made them if they are packed codes."
 )
+port = click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one."
+)
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a search: number and order of the results, and where they go."""
+    for decorate in reversed(
+        (
+            click.option("-k", type=POSITIVE, default=10, show_default=True, help="Number of nearest items per query."),
+            click.option("--radius", type=click.IntRange(min=0), help="Find all items within this distance instead."),
+            click.option("--rerank", is_flag=True, help="Order the nearest items by the features in the index."),
+            click.option("--weights", is_flag=True, help="Weight each bit by the model's certainty about the query."),
+            click.option("--html", metavar="FILE", help="Also write a page with the images."),
+            json_style,
+            csv_style,
+            n_jobs,
+        )
+    ):
+        command = decorate(command)
+    return command
 
 
 def was_given(parameter: str) -> bool:

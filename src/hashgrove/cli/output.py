@@ -1,4 +1,4 @@
-"""What the commands print on stdout: tables for people, JSON and CSV for programs."""
+"""Results of the commands on stdout: tables for people, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from hashgrove.fasthash import FastHash
     from hashgrove.metrics import Report
 
-    Hit = tuple[int, NDArray[np.uint16], NDArray[np.int64]]
+    Hit = tuple[int, NDArray[Any], NDArray[Any]]  # number of the query, distances, ids
 
 __all__ = [
     "file_size",
@@ -110,7 +109,7 @@ def format_training(hasher: FastHash, path: str, seconds: float, distinct: str) 
     return text
 
 
-def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]) -> None:
+def write_hits(hits: Iterable[Hit], *, style: str | None, widths: Sequence[int]) -> None:
     """Print the results of a search query by query, as they arrive.
 
     Parameters
@@ -118,8 +117,8 @@ def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]
     hits : iterable of (query, distances, ids)
     style : {"json", "csv"} or None
         None prints a table.
-    largest : sequence of 4 int
-        Largest query, rank, distance and id that can occur. They determine the widths of the table's columns.
+    widths : sequence of 4 int
+        Number of characters of the longest query, rank, distance and id.
     """
     write = sys.stdout.write
     if style == "json":
@@ -130,8 +129,8 @@ def write_hits(hits: Iterable[Hit], *, style: str | None, largest: Sequence[int]
             separator = ",\n"
         write("[]\n" if separator == "[\n" else "\n]\n")
         return
-    widths = [max(len(name), len(str(n))) for name, n in zip(HIT_COLUMNS, largest, strict=True)]
-    line = "  ".join(f"{{:>{width}}}" for width in widths) + "\n"
+    at_least = [max(len(name), width) for name, width in zip(HIT_COLUMNS, widths, strict=True)]
+    line = "  ".join(f"{{:>{width}}}" for width in at_least) + "\n"
     quoted = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     write(",".join(HIT_COLUMNS) + "\n" if style == "csv" else line.format(*HIT_COLUMNS))
     for query, distances, ids in hits:

@@ -1,4 +1,4 @@
-"""The command ``hashgrove push``: codes from a file or an index to another engine."""
+"""The command ``hashgrove push``: items from a file or an index to another engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
-from hashgrove.cli.search_options import ids_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,14 +18,22 @@ __all__ = ["push"]
 @click.command()
 @click.argument("items")
 @click.option("--to", "url", required=True, metavar="URL", help="Where to send them, such as sqlite:///codes.db.")
-@ids_option
-@click.option("--model", metavar="MODEL", help="Model that made the codes; its digest is stored with them.")
+@options.ids
+@click.option("--model", metavar="MODEL", help="Model that encodes ITEMS, or that made them if they are codes.")
+@click.option("--replace", is_flag=True, help="Replace items that are there with other codes.")
 @click.option("--batch", type=options.POSITIVE, default=10_000, show_default=True, help="Items per change.")
-def push(items: str, url: str, ids: str | None, model: str | None, batch: int) -> None:
-    """Send ITEMS, packed codes or an index, to a database or to a file of another library.
+@options.n_jobs
+def push(
+    items: str, url: str, ids: str | None, model: str | None, replace: bool, batch: int, n_jobs: int | None
+) -> None:
+    """Send ITEMS to a database or to a file of another library.
+
+    ITEMS is an index, a file of packed codes or, with --model, features or images. The digest of the model is stored
+    with the codes, and items of another model are refused.
 
     Items that are there already with the same code are not sent again: a push that was interrupted goes on where it
-    stopped, and one that is repeated changes nothing. Items that are there and not among ITEMS stay.
+    stopped, and one that is repeated changes nothing. Items that are there with another code are an error, unless
+    --replace is given. Items that are there and not among ITEMS stay.
 
     Without --ids, the id of a code is its row number, or its line in X.names.txt beside X.npy. Ids that are all written
     like integers become integers, unless the ids that are there are texts.
@@ -38,39 +45,58 @@ def push(items: str, url: str, ids: str | None, model: str | None, batch: int) -
     from hashgrove.index import connect
     from hashgrove.index.transfer import rows_to_send
     from hashgrove.runtime.progress import show_count
+    from hashgrove.storage.formats import FileError
 
-    codes, names, digest = _read(items, ids, model)
+    codes, names, digest = _read(items, ids, model, n_jobs)
     with connect(url, n_bits=8 * codes.shape[1], model=digest) as index:
+        if index.model is not None and digest is None:
+            raise FileError(f"{items}: must be codes of the model of {index.place}. Say which made them by --model.")
         if len(index) and index.ids.dtype.kind == "U":
             names = names.astype(str)
         rows = rows_to_send(index, codes, ids=names)
+        if not replace:
+            _check_new(index, names[rows], items)
         with show_count("items", len(rows)) as show:
             for start in range(0, len(rows), batch):
                 part = rows[start : start + batch]
-                index.update(codes[part], ids=names[part], insert=True)
+                index.update(codes[part], ids=names[part], insert=True, model=digest)
                 show(start + len(part))
         click.echo(f"Sent {len(rows):,} of {len(codes):,} items; {index.place} has {len(index):,} now", err=True)
 
 
-def _read(items: str, ids: str | None, model: str | None) -> tuple[NDArray[np.uint8], NDArray[Any], str | None]:
-    """The codes and ids of what is to be sent, and the digest of the model that made the codes, if it is known."""
+def _check_new(index: Any, ids: NDArray[Any], items: str) -> None:
     import numpy as np
 
-    from hashgrove import index as indexes
-    from hashgrove import load
-    from hashgrove.cli.indexing import read_items
+    from hashgrove.storage.formats import FileError
+
+    there = ids[np.isin(ids, index.ids)]
+    if len(there):
+        raise FileError(
+            f"{items}: must be new items. Got {len(there):,} that {index.place} has with other codes, such as "
+            f"{there[0]}; give --replace to replace them."
+        )
+
+
+def _read(
+    items: str, ids: str | None, model: str | None, n_jobs: int | None
+) -> tuple[NDArray[np.uint8], NDArray[Any], str | None]:
+    """The codes and ids of the items, and the digest of the model that made the codes, if it is known."""
+    import numpy as np
+
+    from hashgrove.cli.items import read_items
+    from hashgrove.index import load
     from hashgrove.index.ids import check_ids
     from hashgrove.index.manifest import is_index_folder
     from hashgrove.index.transfer import all_items
 
     if is_index_folder(items):
-        options.refuse(ids is not None or model is not None, "--ids and --model are for codes; an index holds both.")
-        opened = indexes.load(items)
+        options.refuse(ids is not None or model is not None, "--ids and --model are for files; an index holds both.")
+        opened = load(items)
         names, codes = all_items(opened)
         return codes, names, opened.model
-    found = read_items(items, None, ids=ids, n_jobs=None)
+    found = read_items(items, model, ids=ids, n_jobs=n_jobs)
     names = np.arange(len(found.codes)) if found.ids is None else check_ids(_as_integers(found.ids))
-    return found.codes, names, None if model is None else load(model).digest
+    return found.codes, names, None if found.encoder is None else found.encoder.digest
 
 
 def _as_integers(lines: list[str]) -> list[int] | list[str]:

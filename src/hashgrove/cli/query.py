@@ -1,10 +1,12 @@
-"""The command ``hashgrove query``: from a new picture to its neighbours."""
+"""The command ``hashgrove query``: from a new image to its neighbours."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from hashgrove.cli.search_options import result_options
+from hashgrove.cli import options
 
 __all__ = ["query"]
 
@@ -12,8 +14,8 @@ __all__ = ["query"]
 @click.command()
 @click.argument("folder", metavar="INDEX")
 @click.argument("images")
-@result_options
-def query(folder: str, images: str, **how: object) -> None:
+@options.search_options
+def query(folder: str, images: str, **how: Any) -> None:
     """Find the items of an INDEX that are nearest to new IMAGES: one image, or a folder of them.
 
     The model in the index encodes them; `hashgrove index build` puts it there.
@@ -22,6 +24,6 @@ def query(folder: str, images: str, **how: object) -> None:
     Example:
       hashgrove query photos.hgi new.jpg -k 10 --html out.html
     """
-    from hashgrove.cli.neighbours import show_neighbours
+    from hashgrove.cli.search import show_neighbours
 
-    show_neighbours(folder, images, None, **how)  # type: ignore[arg-type]
+    show_neighbours(folder, images, None, **how)

@@ -1,8 +1,8 @@
-"""The command ``hashgrove search``."""
+"""The command ``hashgrove search``, and the search and output that ``hashgrove query`` shares with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +10,10 @@ import click
 from hashgrove.cli import options
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from hashgrove.cli.items import InputItems
     from hashgrove.cli.output import Hit
 
-__all__ = ["search"]
+__all__ = ["search", "show_neighbours"]
 
 QUERIES_PER_SEARCH = 1024  # so that the results of all queries are never in memory together
 
@@ -24,56 +22,89 @@ QUERIES_PER_SEARCH = 1024  # so that the results of all queries are never in mem
 @click.argument("codes")
 @click.argument("queries")
 @options.query_model
-@click.option("-k", type=options.POSITIVE, default=10, show_default=True, help="Number of nearest items per query.")
-@click.option("--radius", type=click.IntRange(min=0), help="Find all items within this distance, instead of -k.")
-@options.json_style
-@options.csv_style
-@options.threads
-def search(
-    codes: str,
-    queries: str,
-    model: str | None,
-    k: int,
-    radius: int | None,
-    style: str | None,
-    n_jobs: int | None,
-) -> None:
+@options.search_options
+def search(codes: str, queries: str, model: str | None, **how: Any) -> None:
     """Find the nearest CODES for each query.
 
-    Results are sorted by distance and then by id. An id is a row number of CODES, from 0. CODES may also be an index,
-    which has its own ids, and whose model encodes QUERIES if it holds one; `hashgrove index search` offers more.
+    CODES is a file of packed codes, whose ids are its row numbers from 0, or an index, which has its own ids. QUERIES
+    are packed codes or, with a model, features or images. The model is --model, or the one in the index. Results are
+    sorted by distance and then by id.
 
     \b
     Example:
       hashgrove search codes.npy queries.npy --model model.hashgrove -k 10 --json
     """
+    show_neighbours(codes, queries, model, **how)
+
+
+def show_neighbours(
+    database: str,
+    queries: str,
+    model: str | None,
+    *,
+    k: int,
+    radius: int | None,
+    rerank: bool,
+    weights: bool,
+    html: str | None,
+    style: str | None,
+    n_jobs: int | None,
+) -> None:
+    """Print the nearest items of each query; with ``html``, write a page of them too."""
+    options.refuse(sum((radius is not None, rerank, weights)) > 1, "Give one of --radius, --rerank and --weights.")
     options.refuse(radius is not None and options.was_given("k"), "Give -k or --radius, not both.")
-    from hashgrove import FlatIndex
-    from hashgrove.cli.inputs import read_database
+    from hashgrove.cli.items import open_database
     from hashgrove.cli.output import write_hits
-    from hashgrove.index.manifest import is_index_folder
+    from hashgrove.cli.page import write_page
+    from hashgrove.storage.formats import FileError
 
-    if is_index_folder(codes):
-        from hashgrove.cli.neighbours import show_neighbours
-
-        how = {"k": k, "radius": radius, "style": style, "n_jobs": n_jobs}
-        show_neighbours(codes, queries, model, **how, rerank=False, margins=False, html=None)  # type: ignore[arg-type]
-        return
-    database, found = read_database(codes, queries, model, n_jobs=n_jobs)
-    index = FlatIndex(database)
+    index, items = open_database(database, queries, model, n_jobs=n_jobs)
+    if (rerank or weights) and items.features is None:
+        raise FileError(f"{queries}: must be features or images for --rerank and --weights. Got codes.")
+    if rerank and index.features is None:
+        raise FileError(f"{database}: must be an index with features for --rerank. It has none.")
+    hits: Iterable[Hit] = _hits(index, items, k=k, radius=radius, rerank=rerank, weights=weights, n_jobs=n_jobs)
+    if html is not None:
+        hits = list(hits)
+        write_page(html, hits, names=items.ids, title=f"Neighbours in {database}")
+        click.echo(f"Wrote {html}", err=True)
     depth = len(index) if radius is not None else min(k, len(index))
-    largest = (len(found), depth, 8 * database.shape[1], len(index))
-
-    def find(chunk: NDArray[np.uint8]) -> Any:
-        if radius is None:
-            return index.search(chunk, k, n_jobs=n_jobs)
-        return index.search_radius(chunk, radius, n_jobs=n_jobs)
-
-    write_hits(_hits(find, found), style=style, largest=largest)
+    longest_id = index.ids.dtype.itemsize // 4 if index.ids.dtype.kind == "U" else len(str(index.ids.max(initial=0)))
+    widths = (len(str(len(items.codes))), len(str(depth)), len(str(8 * items.codes.shape[1])), longest_id)
+    write_hits(hits, style=style, widths=widths)
 
 
-def _hits(find: Callable[[NDArray[np.uint8]], Any], queries: NDArray[np.uint8]) -> Iterator[Hit]:
-    for start in range(0, len(queries), QUERIES_PER_SEARCH):
-        results = zip(*find(queries[start : start + QUERIES_PER_SEARCH]), strict=True)
-        for query, (distances, ids) in enumerate(results, start=start):
-            yield query, distances, ids
+def _hits(
+    index: Any,
+    items: InputItems,
+    *,
+    k: int,
+    radius: int | None,
+    rerank: bool,
+    weights: bool,
+    n_jobs: int | None,
+) -> Iterator[Hit]:
+    """Number, distances and ids of each query; real-valued distances are rounded to four digits."""
+    import numpy as np
+
+    from hashgrove.index import Rerank
+
+    encoder: Any = getattr(items.encoder, "encoder", items.encoder)  # the part of an ImageEncoder that takes features
+    for start in range(0, len(items.codes), QUERIES_PER_SEARCH):
+        part = slice(start, start + QUERIES_PER_SEARCH)
+        codes, features = items.codes[part], None if items.features is None else items.features[part]
+        common: dict[str, Any] = {"model": items.encoder, "n_jobs": n_jobs}
+        results: Any
+        if radius is not None:
+            results = index.search_radius(codes, radius, **common)
+        elif rerank:
+            results = index.search(codes, k, rerank=Rerank(), features=features, **common)
+        elif weights:
+            certainty = np.abs(encoder.scores(features))
+            results = index.search_weighted(codes, certainty, k, n_jobs=n_jobs)
+        else:
+            results = index.search(codes, k, **common)
+        for number, (distances, ids) in enumerate(zip(*results, strict=True), start=start):
+            if distances.dtype.kind == "f":
+                distances = np.round(distances.astype(np.float64), 4)
+            yield number, distances, ids

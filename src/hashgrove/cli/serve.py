@@ -1,7 +1,10 @@
-"""The command ``hashgrove serve``."""
+"""The command ``hashgrove serve``, and the functions by which ``hashgrove demo --serve`` serves an index as well."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,45 +12,37 @@ import click
 from hashgrove.cli import options
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hashgrove.web.collection import Collection
 
-__all__ = ["serve", "serve_collection", "server_options"]
+__all__ = ["check_installed", "open_collection", "serve", "serve_collection"]
 
 KEY = "HASHGROVE_API_KEY"
-
-
-def server_options(command: Any) -> Any:
-    """Add the options that say where a service listens, and to whom."""
-    for decorate in reversed(
-        (
-            click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at."),
-            click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any."),
-            click.option("--api-key", envvar=KEY, help=f"What clients must know. Better set as ${KEY}."),
-            click.option("--insecure", is_flag=True, help="Let anyone who reaches --host in, without a key."),
-        )
-    ):
-        command = decorate(command)
-    return command
 
 
 @click.command()
 @click.argument("place", metavar="INDEX")
 @click.option("--model", metavar="MODEL", help="Model that encodes queries, if the index holds none.")
-@click.option("--labels", metavar="FILE", help="Labels of the items, in ascending order of their ids.")
+@click.option("--labels", metavar="FILE", help="Labels of the items, in the order in which they were added.")
 @click.option("--labels-from-folders", is_flag=True, help="The folder of an image is its label.")
 @click.option("--fields", metavar="FILE", help=".csv file of fields to show, with a column 'id'.")
 @click.option("--images", metavar="FOLDER", help="Images, whose names are the ids of the items.")
 @click.option("--read-only", is_flag=True, help="Refuse to add and remove items.")
-@server_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@options.port
+@click.option("--api-key", envvar=KEY, help=f"Key that clients must send. Better set as ${KEY}.")
+@click.option("--insecure", is_flag=True, help="Let anyone who reaches --host in, without a key.")
 def serve(
     place: str,
-    model: str | None,
     labels: str | None,
     labels_from_folders: bool,
-    fields: str | None,
-    images: str | None,
-    read_only: bool,
-    **where: Any,
+    host: str,
+    port: int,
+    api_key: str | None,
+    insecure: bool,
+    **known: Any,
 ) -> None:
     """Serve an INDEX over HTTP: search for programs, and a page for people.
 
@@ -59,25 +54,14 @@ def serve(
       hashgrove serve photos.hgi --port 8000
     """
     options.refuse(labels is not None and labels_from_folders, "Give --labels or --labels-from-folders, not both.")
+    where: dict[str, Any] = {"host": host, "port": port, "api_key": api_key, "insecure": insecure}
     _check_open(**where)
-    from hashgrove.cli.serving import open_collection
-
-    collection = open_collection(
-        place,
-        model=model,
-        labels=labels,
-        labels_from_folders=labels_from_folders,
-        fields=fields,
-        images=images,
-        read_only=read_only,
-    )
+    collection = open_collection(place, labels=labels, labels_from_folders=labels_from_folders, **known)
     serve_collection(collection, **where)
 
 
-def _check_open(*, host: str, port: int, api_key: str | None, insecure: bool) -> None:
+def _check_open(*, host: str, api_key: str | None, insecure: bool, **_: Any) -> None:
     """Refuse a call that would let strangers in."""
-    from hashgrove.cli.serving import check_installed
-
     check_installed()
     from hashgrove.web.guard import is_loopback
 
@@ -96,3 +80,89 @@ def serve_collection(collection: Collection, *, host: str, port: int, api_key: s
 
     run(collection, host=host, port=port, key=api_key, ready=say)
     click.echo("Stopped", err=True)
+
+
+def open_collection(
+    place: str,
+    *,
+    model: str | None = None,
+    labels: str | None = None,
+    labels_from_folders: bool = False,
+    fields: str | None = None,
+    images: str | None = None,
+    read_only: bool = False,
+) -> Collection:
+    """Open an index and everything that is known about its items.
+
+    Parameters
+    ----------
+    place : str
+        The folder of an index, or the URL of an engine.
+    model : str, optional
+        File of the model, if the index holds none.
+    labels : str, optional
+        File with one label per item, in the order in which the items were added.
+    labels_from_folders : bool
+        Whether the name of the folder in an image's path is its label.
+    fields : str, optional
+        Table of fields of the items, whose ids are in the column "id"; "label" and "name" may be among the fields.
+    images : str, optional
+        Folder with an image per item; without it, the images that the index was built from.
+    read_only : bool
+    """
+    check_installed()
+    import numpy as np
+
+    from hashgrove.web.collection import Collection
+    from hashgrove.web.details import Details, read_fields
+    from hashgrove.web.images import images_in_folder, remembered_images
+
+    collection = Collection.open(place, model=model, read_only=read_only)
+    try:
+        needs_ids = labels is not None or labels_from_folders or fields is not None
+        if needs_ids:
+            ids = collection.contents()[0]
+            columns = {} if fields is None else read_fields(fields, ids)
+            found = columns.pop("label", None)
+            known = _labels(ids, labels, labels_from_folders, of=place)
+            if known is None and found is not None:
+                known = np.array(found, np.str_)
+            collection = replace(collection, details=Details(ids, labels=known, columns=columns))
+        find = images_in_folder(images) if images is not None else remembered_images(place)
+        return replace(collection, find_image=find)
+    except BaseException:
+        collection.index.close()
+        raise
+
+
+def _labels(ids: NDArray[Any], file: str | None, from_folders: bool, *, of: str) -> NDArray[np.str_] | None:
+    import numpy as np
+
+    from hashgrove.storage.formats import FileError
+
+    if from_folders:
+        names = [os.path.basename(os.path.dirname(str(id_))) for id_ in ids.tolist()]
+        if not any(names):
+            raise FileError(f"{of}: must have paths of images as ids for --labels-from-folders. It has none.")
+        return np.array(names, np.str_)
+    if file is None:
+        return None
+    from hashgrove.cli.inputs import read_rows_labels  # it loads everything that a model needs
+
+    labels = read_rows_labels(file, rows=len(ids), of=of, may_be_missing=True)
+    if labels.ndim != 1:
+        raise FileError(f"{file}: must have one label per item. Got tags of shape {labels.shape}.")
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), np.bool_)
+    whole = labels.dtype.kind == "f" and bool((labels[~missing] == np.trunc(labels[~missing])).all())
+    texts = [str(int(label)) if whole else str(label) for label in labels[~missing].tolist()]
+    shown = np.full(len(labels), "", np.array(texts, np.str_).dtype if texts else "<U1")
+    shown[~missing] = texts
+    return shown
+
+
+def check_installed() -> None:
+    """Raise an error of one line if packages of the service are missing."""
+    from hashgrove.storage.formats import FileError
+
+    if not all(find_spec(name) for name in ("fastapi", "httptools", "python_multipart", "uvicorn")):
+        raise FileError("The service needs more packages: pip install 'hashgrove[serve]'")

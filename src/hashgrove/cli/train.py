@@ -60,7 +60,7 @@ def _derive() -> list[SignatureOption]:
 @click.option(
     "--checkpoint", metavar="FILE", help="File that is written after each bit; a run that was stopped goes on from it."
 )
-@options.threads
+@options.n_jobs
 @click.option("--quiet", is_flag=True, help="Print neither progress nor a summary.")
 def train(
     features: str,

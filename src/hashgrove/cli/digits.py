@@ -1,4 +1,4 @@
-"""What `hashgrove demo` compares: four methods on handwritten digits at 64 bits, in a table and in a picture.
+"""The work of ``hashgrove demo``: four methods on handwritten digits at 64 bits, or an index of digits to be served.
 
 FastHash learns from the labels. ITQ, LSH and the sign of the centred features do not; the last one takes one bit per
 feature, which is what vector databases offer as "binary quantisation".
@@ -20,6 +20,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unus
 from hashgrove.baselines import ITQ, LSH, SignThreshold
 from hashgrove.cli.output import format_table
 from hashgrove.fasthash import FastHash
+from hashgrove.features import Gist
+from hashgrove.features.images import resize_images
 from hashgrove.hasher import Hasher
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import Report, evaluate
@@ -28,7 +30,7 @@ from hashgrove.storage.atomic import atomic_write
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Digits", "Result", "compare", "draw", "format_results"]
+__all__ = ["IMAGES", "INDEX", "Digits", "Result", "compare", "draw", "format_results", "index_digits"]
 
 N_DATABASE = 1200
 N_BITS = 64
@@ -36,6 +38,9 @@ DEPTH = 100  # k of precision@k; a digit has about 120 images in the database
 SHOWN_RANKS = (1, 20, 40, 60, 80, 100)
 COLOURS = ("#0b6e4f", "#d1495b", "#7a7a7a", "#3d6fb4")
 RIGHT, WRONG = "#2a9d5c", "#d62839"
+INDEX, IMAGES, MODEL = "digits.hgi", "images", "model.hashgrove"
+N_TRAINED = 600  # of the digits to be served; the rest is indexed, as codes of trained items hardly differ in a class
+IMAGE_SIDE = 32  # pixels of an image that is served
 
 
 @dataclass(frozen=True)
@@ -209,3 +214,37 @@ def _draw_curves(ax: Axes, results: Sequence[Result]) -> None:
     ax.set_title(f"Precision at K, {N_BITS} bits ({results[0].n_bytes} bytes) per item", fontsize=13)
     ax.grid(alpha=0.3)
     ax.legend(loc="lower left", frameon=False, fontsize=11)
+
+
+def index_digits(folder: str, *, seed: int) -> None:
+    """Learn codes from some digits; write the others as image files, and an index of them with its model.
+
+    Parameters
+    ----------
+    folder : str
+        An empty folder; it gets the index ``digits.hgi`` and the folder ``images``.
+    seed : int
+        Seed of the split and of the model.
+    """
+    from PIL import Image
+
+    digits = load_digits()
+    order = np.random.default_rng(seed).permutation(len(digits.images))
+    pixels, labels = digits.images[order], digits.target[order]
+    images = resize_images((255 - pixels * 15.9).astype(np.uint8), IMAGE_SIDE, resampling="bicubic")
+    # Threads of BLAS spin while they wait, which takes seconds on a busy machine with matrices this small.
+    with threadpool_limits(1, user_api="blas"):
+        extractor = Gist(image_size=IMAGE_SIDE).fit(images[:N_TRAINED])
+        X = extractor.transform(images)
+        hasher = FastHash(N_BITS, hash_function="posterior", random_state=seed).fit(X[:N_TRAINED], labels[:N_TRAINED])
+        codes = hasher.transform(X[N_TRAINED:])
+    names = [f"{label}/{number:04}.png" for number, label in zip(order[N_TRAINED:], labels[N_TRAINED:], strict=True)]
+    for image, name in zip(images[N_TRAINED:], names, strict=True):
+        path = os.path.join(folder, IMAGES, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with atomic_write(path) as file:
+            Image.fromarray(image).save(file, "PNG")
+    index = FlatIndex(codes, ids=names, model=hasher.encoder_)
+    index.keep_features(X[N_TRAINED:], ids=names)
+    index.save(os.path.join(folder, INDEX))
+    hasher.save(os.path.join(folder, INDEX, MODEL), features=extractor)

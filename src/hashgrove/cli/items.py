@@ -1,0 +1,239 @@
+"""Items of the commands' arguments: packed codes, features or images from files, with their ids and their model.
+
+Files of codes do not say which model made them. `--model` says it: it encodes features and images, and it is the model
+of packed codes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove import load
+from hashgrove.cli.images import names_file, read_image_input
+from hashgrove.cli.inputs import check_finite, read_lines, rows_per_chunk
+from hashgrove.encoders import Encoder
+from hashgrove.features import FeatureExtractor, ImageEncoder
+from hashgrove.index import FlatIndex
+from hashgrove.index import load as load_index
+from hashgrove.index.folder import MODEL
+from hashgrove.index.memory import MemoryIndex
+from hashgrove.runtime.progress import show_count
+from hashgrove.runtime.threads import chunks
+from hashgrove.storage.formats import FileError, MissingFileError
+from hashgrove.storage.matrices import read, read_codes, read_matrix
+
+__all__ = [
+    "InputItems",
+    "as_ids",
+    "check_known_model",
+    "encode_file",
+    "extract_features",
+    "open_database",
+    "read_items",
+    "stored_model",
+]
+
+MATRIX = re.compile(r"(?i)\.(npy|csv|parquet|npz(:[^/\\]+)?)$")  # names of files that hold a matrix
+
+
+@dataclass(frozen=True, eq=False)
+class InputItems:
+    """Items that a command was given: codes and, where known, ids, features and the model that made the codes."""
+
+    codes: NDArray[np.uint8]
+    ids: list[str] | None = None
+    features: NDArray[Any] | None = None
+    encoder: Encoder | ImageEncoder | None = None
+    model_file: str | None = None
+
+
+def stored_model(folder: str) -> str | None:
+    """The file of the model that an index holds; None if it holds none."""
+    path = os.path.join(folder, MODEL)
+    return path if os.path.exists(path) else None
+
+
+def read_items(
+    path: str, model: str | None, *, stored: str | None = None, ids: str | None = None, n_jobs: int | None = None
+) -> InputItems:
+    """Read items: packed codes without a model, otherwise features or images to encode, or codes of the model.
+
+    Parameters
+    ----------
+    path : str
+        A file of codes or features, or images as `read_image_input` takes them.
+    model : str, optional
+        File of the model that the caller named.
+    stored : str, optional
+        File of the model that encodes features and images if the caller named none. Codes may be of another model, so
+        they are refused.
+    ids : str, optional
+        File of ids; by default the file of names beside ``path``, if there is one.
+    n_jobs : int, optional
+    """
+    file = model or stored
+    if file is None:
+        items = InputItems(_read_packed(path, advice="give --model"))
+    else:
+        encoder = load(file)
+        codes = _packed_codes(path, encoder)
+        if codes is not None and model is None:
+            raise FileError(f"{path}: must be features or images. Got packed codes; give --model, the model of them.")
+        items = InputItems(codes) if codes is not None else encode_file(encoder, path, model=file, n_jobs=n_jobs)
+        items = replace(items, encoder=encoder, model_file=file)
+    return replace(items, ids=_read_ids(ids, path, items))
+
+
+def _read_ids(ids: str | None, path: str, items: InputItems) -> list[str] | None:
+    if ids is None and (items.ids is not None or not os.path.isfile(names_file(path))):
+        return items.ids
+    file = ids or names_file(path)
+    names = read_lines(file)
+    if len(names) != len(items.codes):
+        raise FileError(f"{file}: must have {len(items.codes)} lines, one for each row of {path}. Got {len(names)}.")
+    return names
+
+
+def _packed_codes(path: str, encoder: Encoder | ImageEncoder) -> NDArray[np.uint8] | None:
+    """Codes in a file that has their type and as many bytes per row as the model; None for anything else.
+
+    Features are never taken for codes: a model with as many features as its codes have bytes encodes the file.
+    """
+    if not MATRIX.search(path):
+        return None
+    n_features = encoder.n_features if isinstance(encoder, Encoder) else encoder.encoder.n_features
+    array, _ = read(path, None)
+    may_be_codes = array.dtype == np.uint8 or _is_csv(path)
+    is_packed = array.ndim == 2 and array.shape[1] == _n_bytes(encoder) != n_features and may_be_codes
+    return read_codes(path) if is_packed else None
+
+
+def extract_features(extractor: FeatureExtractor, images: Any, n_jobs: int | None) -> NDArray[Any]:
+    """Features of images, with a progress bar if stderr is a terminal."""
+    with show_count("images", len(images)) as show:
+        parts = []
+        for done, _, features in extractor.batches(images, n_jobs=n_jobs):
+            parts.append(features)
+            show(done)
+    return np.concatenate(parts)
+
+
+def encode_file(
+    encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None, keep_features: bool = True
+) -> InputItems:
+    """Encode the features in a file or, with an `ImageEncoder`, images.
+
+    Features are read and encoded part by part. With ``keep_features=False`` those of images are not kept, so that
+    neither need fit into memory.
+    """
+    if isinstance(encoder, ImageEncoder):
+        images = read_image_input(path, or_matrix=True)
+        if isinstance(images, list) or images.ndim > 2:
+            codes, features = _encode_images(encoder, images, n_jobs, keep_features)
+            return InputItems(codes, images if isinstance(images, list) else None, features)
+        encoder = encoder.encoder
+    X = read_matrix(path)
+    return InputItems(_encode_features(encoder, X, path, model, n_jobs), features=X)
+
+
+def _encode_images(
+    encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None, keep_features: bool
+) -> tuple[NDArray[np.uint8], NDArray[Any] | None]:
+    codes, kept = [], []
+    with show_count("images", len(images)) as show:
+        for done, _, features in encoder.features.batches(images, n_jobs=n_jobs):
+            codes.append(encoder.encoder.encode(features, n_jobs=n_jobs))
+            if keep_features:
+                kept.append(features)
+            show(done)
+    return np.concatenate(codes), np.concatenate(kept) if keep_features else None
+
+
+def _encode_features(encoder: Encoder, X: NDArray[Any], path: str, model: str, n_jobs: int | None) -> NDArray[np.uint8]:
+    from rich.console import Console
+    from rich.progress import track
+
+    if X.shape[1] != encoder.n_features:
+        raise FileError(
+            f"{path}: must have {encoder.n_features} features per row, as {model} was trained on. "
+            f"Got {X.shape[1]} instead."
+        )
+    codes = np.empty((len(X), _n_bytes(encoder)), np.uint8)
+    parts = chunks(len(X), rows_per_chunk(X))
+    quiet = len(parts) < 2 or not sys.stderr.isatty()
+    for start, stop in track(parts, "encoding", console=Console(stderr=True), disable=quiet):
+        check_finite(path, X[start:stop], first_row=start)
+        codes[start:stop] = encoder.encode(X[start:stop], n_jobs=n_jobs)
+    return codes
+
+
+def open_database(path: str, queries: str, model: str | None, *, n_jobs: int | None) -> tuple[MemoryIndex, InputItems]:
+    """Open an index, or make one from a file of codes, and read the queries, which must fit it."""
+    if not MATRIX.search(path) and not os.path.exists(path):
+        raise MissingFileError(f"{path}: no such file or folder")
+    if os.path.isdir(path):
+        index = load_index(path)
+        items = read_items(queries, model, stored=stored_model(path), n_jobs=n_jobs)
+        check_known_model(index, items, path, queries)
+        index.search(items.codes[:0], 1, model=items.encoder)  # refuses wrong codes before anything is printed
+        return index, items
+    codes = _read_packed(path, advice="encode them first")
+    items = read_items(queries, model, n_jobs=n_jobs)
+    if codes.shape[1] != items.codes.shape[1]:
+        raise FileError(_width_error(path, codes, queries, items))
+    return FlatIndex(codes, model=items.encoder), items
+
+
+def _width_error(path: str, codes: NDArray[np.uint8], queries: str, items: InputItems) -> str:
+    n_database, n_queries = codes.shape[1], items.codes.shape[1]
+    if items.encoder is not None:
+        bits = f"the {items.encoder.n_bits} bits of {items.model_file}"
+        return f"{path}: codes must have {n_queries} bytes per row, for {bits}. Got {n_database} instead."
+    return (
+        f"{queries}: codes must have {n_database} bytes per row, as {path} has. "
+        f"Got {n_queries} instead; if they are features, give --model."
+    )
+
+
+def check_known_model(index: Any, items: InputItems, place: str, path: str) -> None:
+    """Refuse codes of an unknown model where the index at ``place`` knows its own."""
+    if index.model is not None and items.encoder is None:
+        raise FileError(f"{path}: must be codes of the model of {place}. Say which model made them by --model.")
+
+
+def as_ids(names: list[str], index: Any) -> Any:
+    """Ids from the command line, of the type that the index has."""
+    if len(index) == 0 or index.ids.dtype.kind == "U":
+        return names
+    try:
+        return [int(name) for name in names]
+    except ValueError:
+        raise FileError("the ids of the index are integers. Got text instead.") from None
+
+
+def _read_packed(path: str, *, advice: str) -> NDArray[np.uint8]:
+    """Packed codes; any type but uint8 is refused, even whole numbers, because such a matrix holds features."""
+    if not _is_csv(path):
+        matrix = read_matrix(path)
+        if matrix.dtype != np.uint8:
+            raise FileError(
+                f"{path}: must be packed codes, a 2-D array of uint8. Got {matrix.dtype} instead; "
+                f"if they are features, {advice}."
+            )
+    return read_codes(path)
+
+
+def _is_csv(path: str) -> bool:
+    return path.lower().endswith(".csv")
+
+
+def _n_bytes(encoder: Encoder | ImageEncoder) -> int:
+    return math.ceil(encoder.n_bits / 8)
