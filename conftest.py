@@ -21,6 +21,8 @@ from sklearn.datasets import load_digits
 import servers
 from paths import SHARED_DATA
 
+pytest.register_assert_rewrite("baseline_contract")
+
 
 def pytest_configure(config):
     servers.begin()

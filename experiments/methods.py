@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from hashgrove.baselines import BASELINES
+from experiments.baselines import BASELINES
 from hashgrove.fasthash import AUTO, FastHash
 from hashgrove.functions import HASH_FUNCTIONS, BoostedTrees
 from hashgrove.inference import SOLVERS, BlockGraphCut

@@ -51,7 +51,7 @@ class Spec:
     dataset : str
         Name in `experiments.datasets.DATASETS`.
     method : str
-        ``fasthash``, ``fasthash-paper``, ``pq``, ``cosine`` or a name in `hashgrove.baselines.BASELINES`.
+        ``fasthash``, ``fasthash-paper``, ``pq``, ``cosine`` or a name in `experiments.baselines.BASELINES`.
     bits : int
         Length of a code.
     options : dict

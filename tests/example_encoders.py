@@ -41,14 +41,11 @@ EXAMPLES = {  # arrays that must be other than random floats, by encoder
     "trees": tables_of_trees,
     "leaf-trees": tables_of_leaf_trees,
     "class-scores": lambda n_bits, rng: {"exclusive": np.array(1, np.uint8)},
-    "spheres": lambda n_bits, rng: {"radii": 3 * rng.random(n_bits)},
-    "tabulated": lambda n_bits, rng: {"low": rng.random((7, n_bits)) - 2, "high": rng.random((7, n_bits)) + 1},
     "posterior": lambda n_bits, rng: {"power": np.array(0.35, np.float32), "exclusive": np.array(1, np.uint8)},
     "unit-kernel": lambda n_bits, rng: {
         "anchors": unit_rows(rng.normal(size=(n_bits, N_FEATURES))),
         "gamma": np.array(0.3, np.float32),
     },
-    "anchors": lambda n_bits, rng: {"bandwidth": np.array(0.9), "n_nearest": np.array(3)},
 }
 
 
@@ -65,14 +62,19 @@ def example(name, n_bits=3, *, seed=0, n_features=N_FEATURES):
         counts = {"linear": n_bits - (n_bits > 1), "kernel": n_bits > 1}
         parts = (example(part, int(n), seed=seed, n_features=n_features) for part, n in counts.items() if n)
         return Mixed(parts=tuple(parts), source=(np.arange(n_bits) == 1).astype(np.uint8))
-    sizes = {"bits": n_bits, "features": n_features}
     special = EXAMPLES.get(name, lambda n_bits, rng: {})(n_bits, np.random.default_rng([seed, 1]))
+    return random_encoder(ENCODERS[name], special, n_bits, seed=seed, n_features=n_features)
+
+
+def random_encoder(encoder_class, special, n_bits, *, seed, n_features=N_FEATURES):
+    """An encoder whose arrays are normally distributed, except for the ``special`` ones, which are given."""
+    sizes = {"bits": n_bits, "features": n_features}
     arrays = {}
-    for field, (dtype, axes) in declared_arrays(ENCODERS[name]).items():
+    for field, (dtype, axes) in declared_arrays(encoder_class).items():
         rng = np.random.default_rng([seed if "bits" in axes else 0, 2])
         shape = [axis if isinstance(axis, int) else sizes.get(axis, 7) for axis in axes]
         arrays[field] = special[field] if field in special else rng.normal(size=shape).astype(dtype)
-    return ENCODERS[name](**arrays)
+    return encoder_class(**arrays)
 
 
 def some_rows(n, *, seed=1, n_features=N_FEATURES):

@@ -20,7 +20,6 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 
 from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, MultiIndex, evaluate, hamming, pack
-from hashgrove.baselines import BASELINES
 from hashgrove.inference import SOLVERS
 from hashgrove.inference.mincut import minimise
 from hashgrove.numerics.wide_rows import ConjugateSteps, WideRows
@@ -213,9 +212,6 @@ COMPUTATIONS = {
     "newton trees of depth 6": lambda: fit(trees=NEWTON | {"max_depth": 6, "trimming": 0.0}),
     "newton trees of depth 7": lambda: fit(trees=NEWTON | {"max_depth": 7, "features_per_node": 20}),
     "newton trees of depth 9": lambda: fit(trees=NEWTON | {"max_depth": 9, "subset": "tree"}),
-    "bre": lambda: [
-        BASELINES["bre"](2, n_anchors=8, anchors_per_bit=4, n_iter=1, random_state=0).fit(X, Y).transform(X)
-    ],
     "hamming": lambda: [hamming(CODES[:3], CODES)],
     "search": search,
     "search of some": lambda: [

@@ -1,40 +1,22 @@
-"""The contract of every method in the registry, and what the papers of LSH and ITQ say of theirs.
-
-What a method can do is described by its class: the tag that labels are required, `seeded` and `max_bits`.
-"""
+"""The contract of every method in the registry, and what the papers of LSH and ITQ say of theirs."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from threadpoolctl import threadpool_limits
 
 import naive
-from hashgrove.baselines import BASELINES, ITQ, LSH
+from baseline_contract import FEW_X as X
+from baseline_contract import FEW_Y as Y
+from baseline_contract import BaselineContract, short, shortest
+from hashgrove.baselines import BASELINES, ITQ, LSH, SignThreshold
 from hashgrove.cli import main
-from hashgrove.cli.signature import descriptions
-from hashgrove.codes import MAX_BITS, unpack
 from hashgrove.storage.models import load
 
-ALL_X, ALL_Y = load_digits(return_X_y=True)
-X, Y = ALL_X[:600], ALL_Y[:600]
-SMALLEST = {"n_samples": 10, "n_features": 1}  # of the data that scikit-learn's checks fit
-# Settings that make fits short, each for the methods that have it: the contract does not depend on how much is learned.
-SHORT = {"n_iter": 2, "n_pairs": 1000, "n_anchors": 60, "anchors_per_bit": 10}
 
-
-def short(make, n_bits, *, random_state=0):
-    """A hasher whose fit is short, by those of the settings above that its class has."""
-    settings = {name: value for name, value in SHORT.items() if name in make().get_params()}
-    return make(n_bits, random_state=random_state, **settings)
-
-
-@parametrize_with_checks([short(make, min(9, make().max_bits(**SMALLEST))) for make in BASELINES.values()])
+@parametrize_with_checks(shortest(BASELINES))
 def test_sklearn_contract(estimator, check):
     check(estimator)
 
@@ -44,104 +26,18 @@ def baseline(request):
     return BASELINES[request.param]
 
 
-def test_shape_and_bits(baseline):
-    hasher = short(baseline, 19).fit(X, Y)
-    codes, scores = hasher.transform(X), hasher.decision_function(X)
-    assert codes.shape == (len(X), 3)
-    assert codes.dtype == np.uint8
-    assert scores.shape == (len(X), 19)
-    np.testing.assert_array_equal(unpack(codes, n_bits=19), scores > 0)
-    assert (hasher.encoder_.n_bits, hasher.encoder_.n_features) == (19, 64)
-
-
-def test_same_seed_same_codes(baseline):
-    """On all digits: where a method draws a sample of the rows, it must have rows to choose from."""
-    first, same, other = (short(baseline, 16, random_state=seed).fit(ALL_X, ALL_Y).transform(X) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, same)
-    assert np.array_equal(first, other) == (not baseline.seeded)
-
-
-def test_the_threads_of_blas_do_not_matter(baseline):
-    models = []
-    for threads in (1, 2):
-        with threadpool_limits(threads):
-            models.append(short(baseline, 16).fit(ALL_X, ALL_Y).encoder_.arrays())
-    for name, array in models[0].items():
-        np.testing.assert_array_equal(array, models[1][name], err_msg=name)
-
-
-def test_a_second_fit_forgets_the_first(baseline):
-    hasher = short(baseline, 16).fit(X[:300, :40], Y[:300])
-    again = clone(hasher).fit(X, Y).transform(X)
-    np.testing.assert_array_equal(hasher.fit(X, Y).transform(X), again)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "uint8"])
-def test_types_of_features(baseline, dtype):
-    codes = short(baseline, 32).fit(X, Y).transform(X)
-    other = short(baseline, 32).fit(X.astype(dtype), Y).transform(X.astype(dtype))
-    assert np.mean(codes == other) > 0.999
-
-
-def test_save_load_and_encode_on_the_command_line(baseline, tmp_path, capsys):
-    hasher = short(baseline, 19).fit(X, Y)
-    hasher.save(tmp_path / "m.hashgrove")
-    encoder = load(tmp_path / "m.hashgrove")
-    np.testing.assert_array_equal(encoder.encode(X), hasher.transform(X))
-    np.save(tmp_path / "X.npy", X)
-    files = [str(tmp_path / name) for name in ("m.hashgrove", "X.npy", "codes.npy")]
-    with pytest.raises(SystemExit) as ended:
-        main(["encode", *files[:2], "-o", files[2]], prog_name="hashgrove")
-    assert ended.value.code == 0, capsys.readouterr().err
-    np.testing.assert_array_equal(np.load(files[2]), hasher.transform(X))
-
-
-@pytest.mark.parametrize("n_bits", [0, -1, 2.5, "8", None])
-def test_number_of_bits_is_checked(baseline, n_bits):
-    with pytest.raises(ValueError, match="The 'n_bits' parameter must be an integer from 1 to 65528"):
-        baseline(n_bits).fit(X, Y)
-
-
-def test_longest_code(baseline):
-    some, labels = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 4
-    limit = baseline().max_bits(n_samples=40, n_features=3)
-    longest = short(baseline, min(limit, 100)).fit(some, labels)
-    assert longest.transform(some).shape == (40, -(-longest.n_bits // 8))
-    if limit < MAX_BITS:
-        with pytest.raises(ValueError, match=rf"at most {limit} for .*n_samples=40, n_features=3. Got {limit + 1}"):
-            baseline(limit + 1).fit(some, labels)
-
-
-def test_rows_that_are_all_the_same(baseline):
-    same = np.ones((20, 4))
-    try:
-        hasher = short(baseline, 2).fit(same, np.arange(20) % 2)
-    except ValueError as error:
-        assert "must" in str(error)  # noqa: PT017 -- a method may refuse, if it says what it needs
-    else:
-        assert len(np.unique(hasher.transform(same), axis=0)) == 1
-
-
-def test_labels_are_ignored_unless_required(baseline):
-    if get_tags(baseline()).target_tags.required:
-        with pytest.raises(ValueError, match="requires y to be passed"):
-            short(baseline, 16).fit(X)
-    else:
-        np.testing.assert_array_equal(
-            short(baseline, 16).fit(X, Y).transform(X), short(baseline, 16).fit(X).transform(X)
-        )
-
-
-def test_better_than_chance(baseline):
-    """A random ranking of ten balanced classes has a MAP of about 0.1."""
-    train, test = np.arange(0, len(X), 2), np.arange(1, len(X), 2)
-    assert baseline(16, random_state=0).fit(X[train], Y[train]).score(X[test], Y[test]) > 0.25
-
-
-def test_every_parameter_is_described(baseline):
-    """The API reference and the help of commands are made from the docstrings."""
-    described = {name for kind in baseline.__mro__ for name in descriptions(kind)}
-    assert set(baseline().get_params(deep=False)) <= described
+class TestEveryBaseline(BaselineContract):
+    def test_save_load_and_encode_on_the_command_line(self, baseline, tmp_path, capsys):
+        hasher = short(baseline, 19).fit(X, Y)
+        hasher.save(tmp_path / "m.hashgrove")
+        encoder = load(tmp_path / "m.hashgrove")
+        np.testing.assert_array_equal(encoder.encode(X), hasher.transform(X))
+        np.save(tmp_path / "X.npy", X)
+        files = [str(tmp_path / name) for name in ("m.hashgrove", "X.npy", "codes.npy")]
+        with pytest.raises(SystemExit) as ended:
+            main(["encode", *files[:2], "-o", files[2]], prog_name="hashgrove")
+        assert ended.value.code == 0, capsys.readouterr().err
+        np.testing.assert_array_equal(np.load(files[2]), hasher.transform(X))
 
 
 class TestLSH:
@@ -192,3 +88,31 @@ class TestITQ:
     def test_iterations_are_checked(self, n_iter):
         with pytest.raises(ValueError, match="The 'n_iter' parameter must be an integer of at least 1"):
             ITQ(8, n_iter=n_iter).fit(X)
+
+
+class TestSignThreshold:
+    @pytest.mark.parametrize(
+        ("hasher", "match"),
+        [
+            (SignThreshold(8, threshold="max"), r"one of \['mean', 'median', 'zero'\]. Got 'max'"),
+            (SignThreshold(8, pca=None), r"'pca' parameter must be True or False. Got None"),
+        ],
+    )
+    def test_parameters_are_checked(self, hasher, match):
+        with pytest.raises(ValueError, match=match):
+            hasher.fit(X[:50], Y[:50])
+
+    @pytest.mark.parametrize(
+        ("threshold", "values"), [("mean", X.mean(axis=0)), ("median", np.median(X, axis=0)), ("zero", np.zeros(64))]
+    )
+    def test_thresholds(self, threshold, values):
+        hasher = SignThreshold(10, threshold=threshold).fit(X)
+        np.testing.assert_array_equal(hasher.decision_function(X) > 0, (values < X)[:, :10])
+
+    def test_principal_components(self):
+        hasher = SignThreshold(8, pca=True).fit(X)
+        weights = hasher.encoder_.weights
+        np.testing.assert_allclose(weights @ weights.T, np.eye(8), atol=1e-10)
+        variance = hasher.decision_function(X).var(axis=0)
+        assert (np.diff(variance) < 0).all()
+        assert variance.sum() > 0.6 * X.var(axis=0).sum()

@@ -37,12 +37,14 @@ class TestJoin:
         np.testing.assert_array_equal(whole.encode(X), save_and_load(whole, tmp_path / "m").encode(X))
 
     def test_encoders_of_one_kind_are_one_part(self):
-        whole = join([example("linear", 1, seed=s) for s in range(3)] + [example("spheres", 2), example("linear", 1)])
+        whole = join(
+            [example("linear", 1, seed=s) for s in range(3)] + [example("class-scores", 2), example("linear", 1)]
+        )
         assert [part.n_bits for part in whole.parts] == [4, 2]
         assert whole.source.tolist() == [0, 0, 0, 1, 1, 0]
 
     def test_many_bits_of_alternating_kinds(self):
-        parts = [example(("linear", "spheres")[number % 2], 1, seed=number) for number in range(MAX_PARTS + 44)]
+        parts = [example(("linear", "class-scores")[number % 2], 1, seed=number) for number in range(MAX_PARTS + 44)]
         whole = join(parts)
         whole.check()
         np.testing.assert_allclose(whole.scores(X), scores_of(parts), rtol=1e-12)
@@ -58,7 +60,7 @@ class TestJoin:
         directions = example("kernel", 4)
         parts = [
             Augmented(directions=directions, bits=example(name, 2, n_features=N_FEATURES + 4))
-            for name in ("linear", "spheres")
+            for name in ("linear", "class-scores")
         ]
         whole = join(parts)
         assert isinstance(whole, Augmented)
@@ -137,7 +139,7 @@ class TestSum:
         np.testing.assert_allclose(Sum(parts=parts).scores(X), sum(part.scores(X) for part in parts), rtol=1e-12)
 
     def test_concatenate_refuses_parts_of_other_classes(self):
-        sums = [Sum(parts=(example("linear", 1), example(name, 1))) for name in ("kernel", "spheres")]
+        sums = [Sum(parts=(example("linear", 1), example(name, 1))) for name in ("kernel", "class-scores")]
         with pytest.raises(ValueError, match="must have parts of the same classes"):
             Sum.concatenate(sums)
 

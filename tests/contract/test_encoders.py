@@ -21,12 +21,11 @@ from hashgrove import FastHash, load
 from hashgrove.codes import unpack
 from hashgrove.encoders import (
     ENCODERS,
-    AnchorGraph,
     Augmented,
+    ClassScores,
     Encoder,
     Kernel,
     Linear,
-    Tabulated,
     encoder_name,
 )
 from hashgrove.encoders.base import declared_arrays
@@ -147,38 +146,22 @@ class TestUntrustedArrays:
     @pytest.mark.parametrize(
         ("name", "change", "match"),
         [
-            ("spheres", {"radii": np.array([1.0, -1.0, 1.0])}, "'radii' must not be negative"),
             ("class-scores", {"exclusive": np.array(2, np.uint8)}, "'exclusive' must be 0 or 1. Got 2"),
             ("kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
             ("scaled-kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
             ("scaled-kernel", {"scale": np.array([1.0, -1, 1, 1, 1])}, "'scale' must not be negative. Got -1"),
-            ("anchors", {"bandwidth": np.array(0.0)}, "'bandwidth' must be from 1e-150 to"),
-            ("anchors", {"bandwidth": np.array(1e200)}, "'bandwidth' must be from 1e-150 to"),
-            ("anchors", {"n_nearest": np.array(8)}, "'n_nearest' must be from 1 to 7"),
-            ("anchors", {"slopes": np.ones((3, 3))}, r"'slopes' must be float64 of shape \(2, n_bits\)"),
             ("unit-kernel", {"gamma": np.array(0, np.float32)}, "'gamma' must be positive. Got 0.0"),
             ("unit-kernel", {"anchors": np.ones((3, 5), np.float32)}, "'anchors' must have rows of length 1. Got 2.24"),
             ("posterior", {"exclusive": np.array(2, np.uint8)}, "'exclusive' must be 0 or 1. Got 2"),
             ("posterior", {"power": np.array(0, np.float32)}, "'power' must be above 0 and at most 1. Got 0.0"),
             ("posterior", {"power": np.array(1.5, np.float32)}, "'power' must be above 0 and at most 1. Got 1.5"),
             ("linear", {"bias": np.zeros(4)}, r"'bias' must be float64 of shape \(n_bits,\), with n_bits = 3 as in"),
-            ("tabulated", {"high": np.full((7, 3), -9.0)}, "'low' must be below"),
-            ("tabulated", {"values": np.ones((7, 3, 1))}, "at least 2 knots"),
-            ("tabulated", {"low": np.full((7, 3), -1.7e308), "high": np.full((7, 3), 1.7e308)}, "finite difference"),
         ],
     )
     def test_values_out_of_range_are_refused(self, name, change, match):
         encoder = example(name)
         with pytest.raises(ValueError, match=match):
             type(encoder).from_arrays(encoder.arrays() | change)
-
-    def test_nan_in_a_direction_finds_a_knot(self):
-        """Products that overflow with both signs add up to NaN, which has no place in a table."""
-        table = example("tabulated")
-        huge = np.where(np.arange(N_FEATURES) % 2, 1.7e308, -1.7e308)
-        table = Tabulated.from_arrays(table.arrays() | {"directions": np.broadcast_to(huge, table.directions.shape)})
-        with np.errstate(all="ignore"):
-            assert table.encode(np.full((2, N_FEATURES), 1e10)).shape == (2, 1)
 
 
 Scalar = TypeVar("Scalar")
@@ -218,20 +201,11 @@ class TestDeclaration:
     def test_concatenate_refuses_other_sizes_and_other_shared_arrays(self):
         with pytest.raises(ValueError, match=r"Linear encoders must have the same number of features. Got \[5, 6\]"):
             Linear.concatenate([example("linear"), example("linear", n_features=6)])
-        table = example("tabulated")
-        with pytest.raises(ValueError, match=r"same number of knots. Got \[4, 7\]"):
-            Tabulated.concatenate([table, replace(table, values=table.values[..., :4])])
-        first = example("anchors", 1)
-        for name, value in {"anchors": first.anchors + 1, "bandwidth": np.array(2.0), "n_nearest": np.array(2)}.items():
-            with pytest.raises(ValueError, match=f"AnchorGraph encoders must have the same '{name}'"):
-                AnchorGraph.concatenate([first, replace(first, **{name: value})])
-
-    def test_tabulated_encoders_with_fewer_factors_are_filled_up(self):
-        long, X = example("tabulated", 2), some_rows(20)
-        short = Tabulated(**{field: array[:3] for field, array in example("tabulated", 1, seed=5).arrays().items()})
-        whole = Tabulated.concatenate([short, long])
-        assert whole.directions.shape == (7, 3, N_FEATURES)
-        np.testing.assert_allclose(whole.scores(X), np.hstack([short.scores(X), long.scores(X)]), rtol=1e-12)
+        first = example("class-scores", 1)
+        with pytest.raises(ValueError, match=r"same number of classes. Got \[4, 7\]"):
+            ClassScores.concatenate([first, replace(first, book=first.book[:4])])
+        with pytest.raises(ValueError, match="ClassScores encoders must have the same 'bias'"):
+            ClassScores.concatenate([first, replace(first, bias=first.bias + 1)])
 
 
 class TestSparseRows:
@@ -317,7 +291,7 @@ class TestAugmented:
 
     def test_a_saved_model_loads(self, tmp_path):
         hasher = FastHash(3)
-        hasher.encoder_ = Augmented(directions=example("spheres"), bits=example("sinusoid", n_features=8))
+        hasher.encoder_ = Augmented(directions=example("kernel"), bits=example("class-scores", n_features=8))
         hasher.save(tmp_path / "m")
         X = some_rows(5)
         np.testing.assert_array_equal(load(tmp_path / "m").encode(X), hasher.encoder_.encode(X))
@@ -357,12 +331,6 @@ class TestAugmented:
         parts = [Augmented(directions=example(name, 4), bits=bits) for name in ("kernel", "linear")]
         with pytest.raises(ValueError, match="same directions"):
             Augmented.concatenate(parts)
-
-
-def test_a_row_far_from_all_anchors_has_a_score():
-    scores = example("anchors").scores(np.full((1, N_FEATURES), 1e5))
-    assert np.isfinite(scores).all()
-    assert np.abs(scores).max() > 0
 
 
 class TestKernel:

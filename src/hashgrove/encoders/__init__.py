@@ -5,7 +5,6 @@ other encoders); `hashgrove.encoders.base` describes how to write one. ``ENCODER
 can hold the encoders that it names, and no others.
 """
 
-from hashgrove.encoders.anchor_graph import AnchorGraph
 from hashgrove.encoders.augmented import Augmented
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
@@ -14,9 +13,6 @@ from hashgrove.encoders.kernel import Kernel
 from hashgrove.encoders.linear import Linear
 from hashgrove.encoders.posterior import Posterior
 from hashgrove.encoders.scaled_kernel import ScaledKernel
-from hashgrove.encoders.sinusoid import Sinusoid
-from hashgrove.encoders.spheres import Spheres
-from hashgrove.encoders.tabulated import Tabulated
 from hashgrove.encoders.trees import LeafTrees, Trees
 from hashgrove.encoders.unit_kernel import UnitKernel
 from hashgrove.encoders.unit_linear import UnitLinear
@@ -24,7 +20,6 @@ from hashgrove.encoders.unit_linear import UnitLinear
 __all__ = [
     "ENCODERS",
     "FEATURE_DTYPES",
-    "AnchorGraph",
     "Augmented",
     "ClassScores",
     "Composite",
@@ -35,10 +30,7 @@ __all__ = [
     "Mixed",
     "Posterior",
     "ScaledKernel",
-    "Sinusoid",
-    "Spheres",
     "Sum",
-    "Tabulated",
     "Trees",
     "UnitKernel",
     "UnitLinear",
@@ -53,10 +45,6 @@ ENCODERS: dict[str, type[Encoder]] = {
     "trees": Trees,
     "leaf-trees": LeafTrees,
     "class-scores": ClassScores,
-    "sinusoid": Sinusoid,
-    "tabulated": Tabulated,
-    "spheres": Spheres,
-    "anchors": AnchorGraph,
     "directed": Augmented,
     "posterior": Posterior,
     "unit-linear": UnitLinear,

@@ -9,12 +9,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders.base import Encoder
+from hashgrove.encoders import Encoder
 from hashgrove.numerics.distances import DistancesTo
 
 __all__ = ["AnchorGraph", "nearest_anchors", "truncated_similarities"]
-
-SMALLEST_BANDWIDTH, LARGEST_BANDWIDTH = 1e-150, 1e150  # their squares are within the range of float64
 
 
 def nearest_anchors(
@@ -89,12 +87,3 @@ class AnchorGraph(Encoder):
         y = similarities @ self.weights.T
         below, above = self.slopes
         return np.where(y > 0, above * y + self.intercepts[1], below * y + self.intercepts[0])
-
-    def _check_values(self) -> None:
-        n_anchors = len(self.anchors)
-        if not 1 <= self.n_nearest <= n_anchors:
-            raise ValueError(f"the array 'n_nearest' must be from 1 to {n_anchors}. Got {self.n_nearest}.")
-        if not SMALLEST_BANDWIDTH <= self.bandwidth <= LARGEST_BANDWIDTH:
-            raise ValueError(
-                f"the array 'bandwidth' must be from {SMALLEST_BANDWIDTH} to {LARGEST_BANDWIDTH}. Got {self.bandwidth}."
-            )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Linear, Sinusoid
+from hashgrove.encoders import Encoder, Linear
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.principal import principal_directions
 
-__all__ = ["SPH"]
+__all__ = ["SPH", "Sinusoid"]
 
 SPAN_FLOOR = 1e-9  # share of the widest direction; a narrower direction counts as constant
 
@@ -90,3 +91,27 @@ class SPH(Hasher):
         self.modes_ = modes
         self.eigenvalues_ = np.square(frequency)
         return Sinusoid(weights=weights, phase=-weights @ mean - frequency * low[modes[:, 0]])
+
+
+@dataclass(frozen=True, eq=False)
+class Sinusoid(Encoder):
+    """Scores cos(X W' + phase): a bit changes with every half wave along its direction.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (n_bits, n_features)
+        Directions, in radians per unit of a feature.
+    phase : float64 array of shape (n_bits,)
+
+    Examples
+    --------
+    >>> encoder = Sinusoid(weights=np.array([[np.pi]]), phase=np.zeros(1))
+    >>> encoder.encode([[0.0], [1.0], [2.0]]).tolist()
+    [[1], [0], [1]]
+    """
+
+    weights: Annotated[NDArray[np.float64], ("bits", "features")]
+    phase: Annotated[NDArray[np.float64], ("bits",)]
+
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        return np.cos(X.astype(np.float64, copy=False) @ self.weights.T + self.phase)

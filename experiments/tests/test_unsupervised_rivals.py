@@ -1,4 +1,4 @@
-"""Unsupervised baselines: what their papers claim, on data that show it."""
+"""Unsupervised methods of the paper: what their papers claim, on data that show it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import get_tags
 
-import naive
+from experiments.baselines import AGH1, AGH2, BASELINES, KLSH, MDSH, SPH, SPHER, STH, STHs
+from experiments.baselines import agh as agh_module
+from experiments.baselines import sth as sth_module
+from experiments.baselines.kmeans import kmeans
+from experiments.tests import naive_rivals
 from hashgrove import FlatIndex, evaluate, pack
-from hashgrove.baselines import AGH1, AGH2, BASELINES, ITQ, KLSH, LSH, MDSH, SPH, SPHER, STH, SignThreshold, STHs
-from hashgrove.baselines import agh as agh_module
-from hashgrove.baselines import sth as sth_module
-from hashgrove.numerics.kmeans import kmeans
+from hashgrove.baselines import ITQ, LSH
 
 X, Y = load_digits(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(X))
@@ -96,8 +97,6 @@ class TestOrderOnDigits:
         (STH(8, n_neighbors=0), "'n_neighbors' parameter must be an integer of at least 1. Got 0"),
         (STH(8, C=np.inf), "'C' parameter must be a number above 0. Got inf"),
         (STHs(8, min_shared=0), "'min_shared' parameter must be an integer of at least 1. Got 0"),
-        (SignThreshold(8, threshold="max"), r"one of \['mean', 'median', 'zero'\]. Got 'max'"),
-        (SignThreshold(8, pca=None), r"'pca' parameter must be True or False. Got None"),
     ],
 )
 def test_parameters_are_checked(hasher, match):
@@ -271,7 +270,7 @@ def test_kmeans_against_the_naive_version():
     start = np.random.default_rng(7).choice(300, size=12, replace=False)
     centres, n_iter = kmeans(X[:300], 12, np.random.default_rng(7), max_iter=4)
     assert n_iter == 4
-    expected = naive.lloyd(X[:300], X[start], max_iter=4)
+    expected = naive_rivals.lloyd(X[:300], X[start], max_iter=4)
     np.testing.assert_allclose(centres, np.unique(expected, axis=0))
 
 
@@ -389,26 +388,11 @@ class TestSTHs:
             STHs(4).fit(X[:50], y)
 
 
-class TestSignThreshold:
-    def test_thresholds(self):
-        np.testing.assert_array_equal(bits(SignThreshold(10).fit(X), X), X[:, :10] > X.mean(axis=0)[:10])
-        np.testing.assert_array_equal(bits(SignThreshold(64, threshold="median").fit(X), X), np.median(X, axis=0) < X)
-        np.testing.assert_array_equal(bits(SignThreshold(64, threshold="zero").fit(X), X), X > 0)
-
-    def test_principal_components(self):
-        hasher = SignThreshold(8, pca=True).fit(X)
-        weights = hasher.encoder_.weights
-        np.testing.assert_allclose(weights @ weights.T, np.eye(8), atol=1e-10)
-        variance = hasher.decision_function(X).var(axis=0)
-        assert (np.diff(variance) < 0).all()
-        assert variance.sum() > 0.6 * X.var(axis=0).sum()
-
-
 @pytest.mark.data
 def test_every_method_learns_from_gist(shared_data):
     """Chance gives a MAP of 0.1 on the ten classes of CIFAR-10. All methods are better, and ITQ is better than LSH.
 
-    The other supervised methods are measured on the same features in test_supervised_baselines.py.
+    The other supervised methods are measured on the same features in test_supervised_rivals.py.
     """
     file = np.load(shared_data / "cifar10_gist512_u8.npz")
     rows = (file["X"][:2500] * file["scale"] + file["lo"]).astype(np.float32)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from hashgrove.encoders import Linear, Tabulated
+from hashgrove.encoders import Encoder, Linear
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.principal import principal_directions
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number
 
-__all__ = ["MDSH"]
+__all__ = ["MDSH", "Tabulated"]
 
 MAX_ROWS = 20_000  # evenly spaced rows that the histograms are made from; 50 bins do not need more
 SIGMA_ROWS, SIGMA_NEIGHBOURS = 1000, 50
 OUTLIERS = 2.5  # percent of the rows that are ignored at each end of a direction
 DENSITY_FLOOR = 0.1  # share of the mean density that is added to each bin, to avoid a division by zero
+PADDING = {"directions": 0.0, "low": 0.0, "high": 1.0, "values": 1.0}  # a factor that is 1 everywhere
 MIN_WEIGHT = 0.1  # share of the largest eigenvalue; eigenfunctions below it give no bit
 
 
@@ -219,3 +222,57 @@ def _centred(
 ) -> NDArray[np.float64]:
     """The tabulated function minus its quantile over the rows."""
     return values - np.quantile(np.interp(x, np.linspace(low, high, len(values)), values), quantile)
+
+
+@dataclass(frozen=True, eq=False)
+class Tabulated(Encoder):
+    """Scores prod_f g_fb(w_fb x): for each bit b, the product of ``n_factors`` piecewise linear functions.
+
+    A function has its knots at equal steps from ``low`` to ``high`` and is constant outside of this interval. A bit
+    that needs fewer factors than another one is filled up with functions that are 1 everywhere.
+
+    Parameters
+    ----------
+    directions : float64 array of shape (n_factors, n_bits, n_features)
+    low, high : float64 array of shape (n_factors, n_bits)
+    values : float64 array of shape (n_factors, n_bits, n_knots)
+        The values of each function at its knots; there must be at least two knots.
+
+    Examples
+    --------
+    >>> encoder = Tabulated(
+    ...     directions=np.ones((1, 1, 1)), low=np.zeros((1, 1)), high=np.ones((1, 1)), values=np.array([[[-1.0, 3.0]]])
+    ... )
+    >>> encoder.scores([[0.0], [0.5], [7.0]]).tolist()
+    [[-1.0], [1.0], [3.0]]
+    """
+
+    directions: Annotated[NDArray[np.float64], ("factors", "bits", "features")]
+    low: Annotated[NDArray[np.float64], ("factors", "bits")]
+    high: Annotated[NDArray[np.float64], ("factors", "bits")]
+    values: Annotated[NDArray[np.float64], ("factors", "bits", "knots")]
+
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        X = X.astype(np.float64, copy=False)
+        scores = np.ones((len(X), self.n_bits))
+        bits, last = np.arange(self.n_bits), self.values.shape[2] - 1
+        for directions, low, high, values in zip(self.directions, self.low, self.high, self.values, strict=True):
+            position = (np.clip(X @ directions.T, low, high) - low) / (high - low) * last
+            # fmin ignores NaN, which the sums of huge products can give: no knot is outside of the table
+            knot = np.fmin(position, last - 1).astype(np.intp)
+            left = values[bits, knot]
+            scores *= left + (position - knot) * (values[bits, knot + 1] - left)
+        return scores
+
+    @classmethod
+    def concatenate(cls, encoders: Sequence[Self]) -> Self:
+        """One encoder of all bits, with as many factors as the longest; all must have the same number of knots."""
+        n_factors = max(len(encoder.low) for encoder in encoders)
+        return super().concatenate([encoder._padded(n_factors) for encoder in encoders])
+
+    def _padded(self, n_factors: int) -> Self:
+        padded = {}
+        for name, array in self.arrays().items():
+            more = np.full((n_factors - len(array), *array.shape[1:]), PADDING[name])
+            padded[name] = np.concatenate([array, more])
+        return type(self)(**padded)

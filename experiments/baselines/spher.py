@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Spheres
+from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.parameters import Constraint, Integer
 
-__all__ = ["SPHER"]
+__all__ = ["SPHER", "Spheres"]
 
 ROWS_PER_CENTRE = 5  # a first centre is the mean of this many rows
 MEAN_TOLERANCE, DEVIATION_TOLERANCE = 0.10, 0.15  # eps_m and eps_s of the paper, relative to a quarter of the rows
@@ -120,3 +122,30 @@ def _deviation(overlaps: NDArray[np.float64]) -> tuple[float, float]:
 
 def _independent(deviation: tuple[float, float]) -> bool:
     return deviation[0] <= MEAN_TOLERANCE and deviation[1] <= DEVIATION_TOLERANCE
+
+
+@dataclass(frozen=True, eq=False)
+class Spheres(Encoder):
+    """Scores radius^2 - ||x - centre||^2: a bit is 1 inside its sphere.
+
+    Parameters
+    ----------
+    centres : float64 array of shape (n_bits, n_features)
+    radii : float64 array of shape (n_bits,)
+
+    Examples
+    --------
+    >>> encoder = Spheres(centres=np.array([[0.0, 0.0]]), radii=np.array([2.0]))
+    >>> encoder.scores([[0.0, 1.0], [3.0, 0.0]]).tolist()
+    [[3.0], [-5.0]]
+    """
+
+    centres: Annotated[NDArray[np.float64], ("bits", "features")]
+    radii: Annotated[NDArray[np.float64], ("bits",)]
+
+    @cached_property
+    def _distances(self) -> DistancesTo:
+        return DistancesTo(self.centres)
+
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        return np.square(self.radii) - self._distances.squared(X)

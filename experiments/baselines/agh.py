@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from hashgrove.encoders import AnchorGraph
-from hashgrove.encoders.anchor_graph import nearest_anchors, truncated_similarities
+from experiments.baselines.anchor_graph import AnchorGraph, nearest_anchors, truncated_similarities
+from experiments.baselines.kmeans import kmeans
 from hashgrove.hasher import Hasher
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.eigen import with_fixed_signs
-from hashgrove.numerics.kmeans import kmeans
 from hashgrove.runtime.parameters import Constraint, Integer
 from hashgrove.runtime.threads import chunks, run_tasks
 
