@@ -25,10 +25,11 @@ from hashgrove.functions import HASH_FUNCTIONS
 from hashgrove.index import INDEXES
 from hashgrove.inference import SOLVERS
 from hashgrove.losses import LOSSES
+from hashgrove.web.app import ROUTES
 from paths import DOCS, REPOSITORY
 
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.glob("**/*.md"))]
-REGISTRIES = (LOSSES, SOLVERS, HASH_FUNCTIONS, ENCODERS, BASELINES, INDEXES, FEATURES, DATASETS)
+REGISTRIES = (LOSSES, SOLVERS, HASH_FUNCTIONS, ENCODERS, BASELINES, INDEXES, FEATURES, DATASETS, ROUTES)
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -1,9 +1,12 @@
-"""The routes of the service, and the application that has them."""
+"""The routes of the service, and the application that has them.
+
+A new endpoint is a function that adds it to the application, and a line in `ROUTES`; see `docs/extending.md`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -24,7 +27,7 @@ from hashgrove.web.limits import LIMITS, Limits
 from hashgrove.web.service import Service, no_item
 from hashgrove.web.site import add_site
 
-__all__ = ["create_app"]
+__all__ = ["ROUTES", "create_app"]
 
 Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=LIMITS.page)]
@@ -86,9 +89,8 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(Exception, _answer_error)
-    _add_search(app, service)  # first, because routes are tried one after the other
-    _add_items(app, service)
-    _add_state(app, service)
+    for add_routes in ROUTES.values():
+        add_routes(app, service)
     add_site(app)
     _complete_document(app, needs_key=key is not None)
     return Guard(app, counters=service.counters, limits=limits, key=key, hosts=hosts)
@@ -108,7 +110,9 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return error_response(error)
 
 
-def _add_state(app: FastAPI, service: Service) -> None:
+def state_routes(app: FastAPI, service: Service) -> None:
+    """Add the endpoints about the service as a whole."""
+
     @app.get("/health", response_model=schemas.Health)
     async def health() -> Response:
         """Liveness and number of items. It needs no key."""
@@ -130,7 +134,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return Response(service.counters.text(service.gauges()), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _add_items(app: FastAPI, service: Service) -> None:
+def item_routes(app: FastAPI, service: Service) -> None:
+    """Add the endpoints that list, show, add and remove items."""
     collection = service.collection
 
     @app.get("/items", response_model=schemas.ItemPage)
@@ -173,7 +178,8 @@ def _add_items(app: FastAPI, service: Service) -> None:
         return as_json({"removed": n_removed, "items": len(collection.index)})
 
 
-def _add_search(app: FastAPI, service: Service) -> None:
+def search_routes(app: FastAPI, service: Service) -> None:
+    """Add the endpoints that encode and search."""
     collection, limits = service.collection, service.limits
 
     @app.post("/encode", response_model=schemas.EncodeAnswer, openapi_extra=BODIES["encode"].openapi())
@@ -206,6 +212,13 @@ def _add_search(app: FastAPI, service: Service) -> None:
         histograms = await service.histograms(found.codes) if given.asked.show_histogram else None
         total = time.perf_counter() - started
         return json_results(collection, found, show_code=given.asked.show_code, histograms=histograms, total=total)
+
+
+ROUTES: dict[str, Callable[[FastAPI, Service], None]] = {  # tried in this order, so the most frequent is first
+    "search": search_routes,
+    "items": item_routes,
+    "state": state_routes,
+}
 
 
 def _complete_document(app: FastAPI, *, needs_key: bool) -> None:
