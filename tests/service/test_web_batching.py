@@ -53,7 +53,7 @@ def kinds_of_queries(queries, features, weights):
 
 
 def alone(index, query):
-    """What the index itself gives for a query."""
+    """The result of the index itself for a query."""
     if query.features is not None:
         return index.search(query.codes, query.k, rerank=Rerank(), features=query.features)
     if query.weights is not None:

@@ -1,4 +1,4 @@
-"""What the service refuses, and how: wrong fields, too much, strangers, and pages of other origins."""
+"""Requests that the service refuses: wrong fields, exceeded limits, missing keys, and pages of other origins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a client sends to codes: features, images and hexadecimal digits, in threads that block nobody else."""
+"""Checks and encoding of what clients send: features, images, codes in hexadecimal digits, and ids."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-/** Calls of the service. Whatever goes wrong becomes a ServiceError, whose message is for people. */
+/** Calls of the service. Every failure becomes a ServiceError, whose message is shown to the reader. */
 
 const KEY = "hashgrove-key"; // in sessionStorage: gone with the tab
 
-/** What the service refused, or that it cannot be reached. */
+/** A request that the service refused, or a service that cannot be reached. */
 export class ServiceError extends Error {
   /**
    * @param {string} message

@@ -18,7 +18,7 @@ export function startAsk(info, search) {
   byId("ask-hint").textContent = hint(info);
   text.placeholder = info.takes_images ? "Drop or paste an image, or type" : "Paste or type";
   byId("ask-image").hidden = !info.takes_images;
-  byId("ask-search").disabled = false; // before, nobody would have answered
+  byId("ask-search").disabled = false; // before, no search could run
 
   byId("ask").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -43,7 +43,7 @@ export function startAsk(info, search) {
 function hint(info) {
   const ways = ["the id of an item"];
   if (info.n_bits) {
-    ways.push(`a code of ${info.n_bits} bits in hexadecimal`); // nobody knows how many in an empty collection
+    ways.push(`a code of ${info.n_bits} bits in hexadecimal`); // unknown in an empty collection without a model
   }
   if (info.n_features) {
     ways.unshift(`a vector of ${number(info.n_features)} numbers`);

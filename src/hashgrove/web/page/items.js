@@ -27,7 +27,7 @@ export function itemCard(item, ...more) {
   return element("li", {}, link);
 }
 
-/** What an item is called. */
+/** The name of an item, or its id. */
 export function nameOf(item) {
   return item.name ?? item.id;
 }

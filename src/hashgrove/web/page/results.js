@@ -35,7 +35,7 @@ export function isShown(query) {
   return shown !== null && (shown === query || (query.id !== undefined && shown.id === query.id));
 }
 
-/** Take the neighbours of an earlier query away, which would be wrong below the title of another. */
+/** Remove the neighbours of an earlier query, which do not belong below the title of another. */
 export function hideResults() {
   shown = null;
   byId("results-title").textContent = "Nearest items";
@@ -110,7 +110,7 @@ function neighbourCard(one, rank, { item, bits, neighbours }) {
   return card;
 }
 
-/** How far a neighbour has moved against the ranking by bits, and its distance in the unit of the other ranking. */
+/** The places that a neighbour has moved against the ranking by bits, and its distance in the unit of the other ranking. */
 function movement({ before, distance }, rank) {
   const places = before === null ? null : before - rank;
   const [kind, sign, words] =
