@@ -91,7 +91,7 @@ def test_labels_and_fields_are_read_from_files(codes, tmp_path):
     (tmp_path / "fields.csv").write_text('id,name,author\n0,first,Ada\n9,other,Eve\n3,fourth,"Bob, B."\n')
     found = open_collection(str(codes), labels=str(tmp_path / "y.npy"), fields=str(tmp_path / "fields.csv"))
     with found.index:
-        items = found.items_at(0, 10)
+        items = found.described(found.listed())
         assert items[0] == {"id": "0", "label": "1", "name": "first", "fields": {"author": "Ada"}}
         assert items[3]["fields"] == {"author": "Bob, B."}
         assert "label" not in items[2]

@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,40 +20,19 @@ from numpy.typing import NDArray
 from hashgrove import index as indexes
 from hashgrove.codes import unpack
 from hashgrove.index import Index
-from hashgrove.index.ids import MAX_ID, check_ids, find
+from hashgrove.index.ids import MAX_ID, check_ids
 from hashgrove.index.kept import Kept
 from hashgrove.runtime.parameters import ParameterError
-from hashgrove.web.details import Details
+from hashgrove.web.details import Details, Lookup
 from hashgrove.web.images import FindImage
 
 if TYPE_CHECKING:
     from hashgrove.encoders import Encoder
     from hashgrove.features import FeatureExtractor, ImageEncoder
 
-__all__ = ["Collection", "as_hex", "open_index"]
+__all__ = ["Collection", "as_hex"]
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
-
-
-def open_index(place: str, *, writable: bool) -> Index:
-    """Open the folder of an index, or connect to an engine by its URL.
-
-    Parameters
-    ----------
-    place : str
-        A folder, or a URL such as ``sqlite:///codes.db``.
-    writable : bool
-        Whether the service may change the folder.
-    """
-    if "://" not in place:
-        return indexes.load(place, writable=writable)
-    return indexes.connect(place, create=False)
-
-
-def _load(file: str) -> Encoder | ImageEncoder:
-    from hashgrove.storage.models import load
-
-    return load(file)
 
 
 def as_hex(code: NDArray[np.uint8]) -> str:
@@ -86,8 +66,8 @@ class Collection:
     --------
     >>> from hashgrove import FlatIndex
     >>> collection = Collection(FlatIndex(np.array([[1], [2]], np.uint8)), name="two")
-    >>> collection.n_bits, collection.items_at(0, 1)
-    (8, [{'id': '0'}])
+    >>> collection.n_bits, collection.described(collection.listed())
+    (8, [{'id': '0'}, {'id': '1'}])
     """
 
     index: Index
@@ -99,15 +79,25 @@ class Collection:
 
     def __post_init__(self) -> None:
         self._reading = threading.Lock()
-        self._contents: tuple[NDArray[Any], NDArray[np.uint8]] | None = None
+        self._contents: _Contents | None = None
         if self.model is not None:
             empty = np.empty((0, -(-self.model.n_bits // 8)), np.uint8)
             self.index.search(empty, 1, model=self.model)  # refuses a model of other codes
 
     @classmethod
     def open(cls, place: str, *, model: str | None = None, read_only: bool = False) -> Collection:
-        """Open an index, and the model that it holds unless another file is given."""
-        index = open_index(place, writable=not read_only)
+        """Open an index by its folder or the URL of its engine, and its model.
+
+        Parameters
+        ----------
+        place : str
+            A folder, or a URL such as ``sqlite:///codes.db``.
+        model : str, optional
+            The file of the model; by default the one in the folder.
+        read_only : bool
+        """
+        is_url = "://" in place
+        index = indexes.connect(place, create=False) if is_url else indexes.load(place, writable=not read_only)
         own = os.path.join(place, "model.hashgrove")
         file = model or (own if os.path.exists(own) else None)
         try:
@@ -164,12 +154,16 @@ class Collection:
             return self.model.n_bits
         return None if self.n_bytes is None else 8 * self.n_bytes
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """All ids, ascending, and the codes in this order. They are read again after `changed`."""
+    def _read(self) -> _Contents:
         with self._reading:
             if self._contents is None:
-                self._contents = self.index._contents()  # both of one moment
+                self._contents = _Contents(*self.index._contents())  # both of one moment
             return self._contents
+
+    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """All ids and codes, in the order in which the items were added. They are read again after `changed`."""
+        read = self._read()
+        return read.ids, read.codes
 
     def changed(self) -> None:
         """Forget what was read of the items; call it after a change."""
@@ -199,11 +193,9 @@ class Collection:
 
     def codes_of(self, ids: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         """The codes of some items, and whether each of them is in the index; if not, its code is arbitrary."""
-        own, codes = self.contents()
-        places, known = find(own, ids)
-        if not len(own):
-            return np.zeros((len(ids), 0), np.uint8), known
-        return codes[np.minimum(places, len(own) - 1)], known
+        read = self._read()
+        places, known = read.lookup.find(ids)
+        return (read.codes[places] if len(read.ids) else np.zeros((len(ids), 0), np.uint8)), known
 
     def has(self, ids: NDArray[Any]) -> bool:
         """Whether all of these items are in the index."""
@@ -235,14 +227,28 @@ class Collection:
         bits = unpack(code[None], n_bits=self.n_bits or 8 * len(code))[0]
         return {"code": as_hex(code), "bits": "".join("01"[bit] for bit in bits.astype(int))}
 
-    def items_at(self, offset: int, limit: int, *, label: str | None = None) -> list[dict[str, Any]]:
-        """Some items of the collection, or of those with a label, in ascending order of their ids."""
-        return self.described(self.listed(label)[offset : offset + limit])
-
-    def listed(self, label: str | None) -> NDArray[Any]:
-        """The ids of all items, or of those with a label, ascending."""
-        ids = self.contents()[0]
+    def listed(self, label: str | None = None) -> NDArray[Any]:
+        """The ids of all items, or of those with a label, in the order in which they were added."""
+        read = self._read()
         if label is None:
-            return ids
-        labelled = self.details.ids_with(label)
-        return labelled[find(ids, labelled)[1]]
+            return read.ids
+        places, known = read.lookup.find(self.details.ids_with(label))
+        return read.ids[np.sort(places[known])]
+
+
+class _Contents:
+    """All items of one moment."""
+
+    def __init__(self, ids: NDArray[Any], codes: NDArray[np.uint8]) -> None:
+        self.ids, self.codes = ids, codes
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """Positions of ids."""
+        return Lookup(self.ids)
+
+
+def _load(file: str) -> Encoder | ImageEncoder:
+    from hashgrove.storage.models import load
+
+    return load(file)

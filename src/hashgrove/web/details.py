@@ -14,9 +14,28 @@ from numpy.typing import NDArray
 from hashgrove.index.ids import find
 from hashgrove.storage.formats import FileError, check_fits_memory
 
-__all__ = ["Details", "read_fields"]
+__all__ = ["Details", "Lookup", "read_fields"]
 
 MAX_CELL = 10_000  # characters of a field
+
+
+class Lookup:
+    """Positions of ids in an array of any order.
+
+    >>> Lookup(np.array([8, 3])).find(np.array([3, 5]))
+    (array([1, 0]), array([ True, False]))
+    """
+
+    def __init__(self, ids: NDArray[Any]) -> None:
+        self._order = np.argsort(ids, kind="stable")
+        self._ascending = ids[self._order]
+
+    def find(self, wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The position of each id, arbitrary if there is none, and whether there is one."""
+        places, known = find(self._ascending, wanted)
+        positions = np.zeros(len(wanted), np.int64)
+        positions[known] = self._order[places[known]]
+        return positions, known
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +45,7 @@ class Details:
     Attributes
     ----------
     ids : int64 or str array of shape (n,)
-        Ascending; the items that the rows of the others belong to.
+        The items that the rows of the others belong to.
     labels : str array of shape (n,), optional
         An empty text means that the item has no label.
     columns : mapping from str to a sequence of n texts
@@ -64,11 +83,15 @@ class Details:
         except ValueError:
             return found
 
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.ids)
+
     def of(self, ids: NDArray[Any]) -> list[dict[str, Any]]:
         """Label, name and fields of each of these items, as members of their JSON."""
         if self.is_empty:
             return [{} for _ in ids]
-        rows, known = find(self.ids, ids)
+        rows, known = self._lookup.find(ids)
         return [self._row(int(row)) if there else {} for row, there in zip(rows, known, strict=True)]
 
     def _row(self, row: int) -> dict[str, Any]:
@@ -81,7 +104,7 @@ class Details:
         return found | ({"fields": fields} if fields else {})
 
     def ids_with(self, label: str) -> NDArray[Any]:
-        """The ids of the items with a label, ascending."""
+        """The ids of the items with a label."""
         return self.ids[:0] if self.labels is None or not label else self.ids[self.labels == label]
 
 
@@ -92,7 +115,7 @@ def read_fields(path: str, ids: NDArray[Any]) -> dict[str, list[str]]:
     ----------
     path : str
     ids : int64 or str array of shape (n,)
-        The ids of the items, ascending. Rows with other ids are ignored; items without a row get empty texts.
+        The ids of the items. Rows with other ids are ignored; items without a row get empty texts.
 
     Returns
     -------

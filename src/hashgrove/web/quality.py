@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from hashgrove.codes import group_equal
-from hashgrove.index.ids import find
 from hashgrove.web.collection import Collection
 
 __all__ = ["Quality", "measure"]
@@ -26,12 +25,11 @@ def measure(collection: Collection) -> dict[str, Any]:
     """
     from hashgrove.metrics import evaluate
 
-    ids, codes = collection.contents()
     details = collection.details
-    places, known = find(ids, details.ids)
     assert details.labels is not None  # `Quality` asks only then
+    codes, known = collection.codes_of(details.ids)
     known &= details.labels != ""
-    codes, labels = codes[places[known]], details.labels[known]
+    codes, labels = codes[known], details.labels[known]
     n_items = len(codes)
     if n_items <= ALL:
         queries = np.arange(n_items)
