@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from hashgrove.encoders import ENCODERS, Augmented, Mixed, Sum
+from hashgrove.encoders import ENCODERS, UNIT, Augmented, Mixed, Sum
 from hashgrove.encoders.base import declared_arrays
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.storage import modelfile
@@ -35,9 +37,10 @@ def tables_of_leaf_trees(n_bits, rng):
     return tables | {"value": value, "unit": rng.random(n_bits) + 0.1}
 
 
+VARIANTS = {"linear of unit rows": "linear"}  # further examples, by encoder
 EXAMPLES = {  # arrays that must be other than random floats, by encoder
-    "kernel": lambda n_bits, rng: {"gamma": np.array(0.3)},
-    "scaled-kernel": lambda n_bits, rng: {"gamma": np.array(0.3), "scale": np.linspace(0, 2, N_FEATURES)},
+    "linear": lambda n_bits, rng: {"unit": np.array(0, np.uint8)},
+    "kernel": lambda n_bits, rng: {"gamma": np.array(0.3), "scale": np.linspace(0, 2, N_FEATURES)},
     "trees": tables_of_trees,
     "leaf-trees": tables_of_leaf_trees,
     "class-scores": lambda n_bits, rng: {"exclusive": np.array(1, np.uint8)},
@@ -51,6 +54,10 @@ EXAMPLES = {  # arrays that must be other than random floats, by encoder
 
 def example(name, n_bits=3, *, seed=0, n_features=N_FEATURES):
     """An encoder with random arrays; only those with the axis "bits" depend on the seed, so examples can be joined."""
+    if name == "linear of unit rows":
+        linear = example("linear", n_bits, seed=seed, n_features=n_features)
+        narrow = {field: getattr(linear, field).astype(np.float32) for field in ("weights", "bias")}
+        return replace(linear, **narrow, unit=UNIT)
     if name == "directed":
         directions = example("kernel", 4, n_features=n_features)
         return Augmented(directions=directions, bits=example("linear", n_bits, seed=seed, n_features=n_features + 4))
@@ -70,10 +77,10 @@ def random_encoder(encoder_class, special, n_bits, *, seed, n_features=N_FEATURE
     """An encoder whose arrays are normally distributed, except for the ``special`` ones, which are given."""
     sizes = {"bits": n_bits, "features": n_features}
     arrays = {}
-    for field, (dtype, axes) in declared_arrays(encoder_class).items():
+    for field, (dtypes, axes) in declared_arrays(encoder_class).items():
         rng = np.random.default_rng([seed if "bits" in axes else 0, 2])
         shape = [axis if isinstance(axis, int) else sizes.get(axis, 7) for axis in axes]
-        arrays[field] = special[field] if field in special else rng.normal(size=shape).astype(dtype)
+        arrays[field] = special[field] if field in special else rng.normal(size=shape).astype(dtypes[0])
     return encoder_class(**arrays)
 
 

@@ -309,20 +309,16 @@ def logistic_boosting(bins, y, w, *, n_trees, trimming, rate, **settings):
     return margin
 
 
-def linear_scores(X, *, weights, bias):
-    """Scores of a Linear encoder, one dot product at a time."""
-    return np.array([[sum(x * w) + b for w, b in zip(weights, bias, strict=True)] for x in X])
+def linear_scores(X, *, weights, bias, unit=0):
+    """Scores of a Linear encoder, one dot product at a time, of rows that are scaled to length 1 first if ``unit``."""
+    rows = [x / max(np.sqrt(sum(x**2)), 1e-300) for x in X] if unit else X
+    return np.array([[sum(x * w) + b for w, b in zip(weights, bias, strict=True)] for x in rows])
 
 
-def kernel_scores(X, *, support, weights, bias, gamma):
-    """Scores of a Kernel encoder, one Gaussian at a time."""
-    bumps = np.array([[np.exp(-gamma * sum((x - s) ** 2)) for s in support] for x in X])
+def kernel_scores(X, *, support, weights, bias, gamma, low, scale):
+    """Scores of a Kernel encoder: each feature is scaled, then one Gaussian at a time."""
+    bumps = np.array([[np.exp(-gamma * sum(((x - low) * scale - s) ** 2)) for s in support] for x in X])
     return linear_scores(bumps, weights=weights, bias=bias)
-
-
-def scaled_kernel_scores(X, *, low, scale, **kernel):
-    """Scores of a ScaledKernel encoder: each feature is scaled first."""
-    return kernel_scores(np.array([[(v - a) * b for v, a, b in zip(x, low, scale, strict=True)] for x in X]), **kernel)
 
 
 def leaf_of(row, root, feature, threshold, child):
@@ -365,16 +361,11 @@ def class_scores(X, *, weights, bias, book, offset, exclusive):
 def posterior_scores(X, *, weights, bias, power, exclusive, book, offset):
     """Scores of a Posterior encoder, one row at a time."""
     out = []
-    for logits in unit_linear_scores(X, weights=weights, bias=bias):
+    for logits in linear_scores(X, weights=weights, bias=bias, unit=1):
         odds = np.exp(logits)
         phi = (odds / odds.sum() if exclusive else odds / (1 + odds)) ** power
         out.append([sum(phi / np.sqrt(sum(phi**2)) * b) + o for b, o in zip(book, offset, strict=True)])
     return np.array(out)
-
-
-def unit_linear_scores(X, *, weights, bias):
-    """Scores of a UnitLinear encoder: the rows are scaled to length 1 first."""
-    return linear_scores([x / max(np.sqrt(sum(x**2)), 1e-300) for x in X], weights=weights, bias=bias)
 
 
 def unit_kernel_scores(X, *, anchors, gamma):
@@ -413,13 +404,11 @@ def mixed_scores(X, *, source, **arrays):
 ENCODER_SCORES = {
     "linear": linear_scores,
     "kernel": kernel_scores,
-    "scaled-kernel": scaled_kernel_scores,
     "trees": trees_scores,
     "leaf-trees": leaf_trees_scores,
     "class-scores": class_scores,
     "directed": augmented_scores,
     "posterior": posterior_scores,
-    "unit-linear": unit_linear_scores,
     "unit-kernel": unit_kernel_scores,
     "sum": sum_scores,
     "mixed": mixed_scores,

@@ -102,4 +102,4 @@ class KLSH(Hasher):
         # the score is sum_i w_i (k(x, s_i) - mean_j k(x, s_j) - mean_i + mean), so centring k(x, .) centres the weights
         bias = weights.sum(axis=1) * means.mean() - weights @ means
         weights -= weights.mean(axis=1, keepdims=True)
-        return Kernel(support=support, weights=weights, bias=bias, gamma=np.array(gamma, np.float64))
+        return Kernel.unscaled(support=support, weights=weights, bias=bias, gamma=gamma)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import naive
-from example_encoders import N_FEATURES, example, save_and_load, some_rows
+from example_encoders import N_FEATURES, VARIANTS, example, save_and_load, some_rows
 from hashgrove import FastHash, load
 from hashgrove.codes import unpack
 from hashgrove.encoders import (
@@ -37,7 +37,7 @@ def precision(encoder):
     return 1e-5 if np.float32 in {array.dtype.type for array in encoder.arrays().values()} else 1e-12
 
 
-@pytest.fixture(params=ENCODERS)
+@pytest.fixture(params=[*ENCODERS, *VARIANTS])
 def name(request):
     return request.param
 
@@ -50,7 +50,7 @@ def test_scores_equal_the_naive_ones(name, dtype):
     assert scores.dtype in (np.float32, np.float64)
     assert scores.shape == (40, 11)
     exact = name != "directed" or dtype == "float64"  # directions are rounded to the type of the features
-    expected = naive.ENCODER_SCORES[name](X.astype(np.float64), **encoder.arrays())
+    expected = naive.ENCODER_SCORES[encoder_name(encoder)](X.astype(np.float64), **encoder.arrays())
     tolerance = precision(encoder)
     np.testing.assert_allclose(scores, expected, rtol=tolerance, atol=tolerance if exact else 1e-5)
     np.testing.assert_array_equal(unpack(encoder.encode(X), n_bits=11), scores > 0)
@@ -81,7 +81,7 @@ def test_concatenate_gives_the_bits_in_order(name):
 
 def test_file_round_trip(name, tmp_path):
     encoder, X = example(name, 9), some_rows(30)
-    assert encoder_name(encoder) == name
+    assert encoder_name(encoder) == VARIANTS.get(name, name)
     np.testing.assert_array_equal(save_and_load(encoder, tmp_path / "m").scores(X), encoder.scores(X))
 
 
@@ -148,14 +148,14 @@ class TestUntrustedArrays:
         [
             ("class-scores", {"exclusive": np.array(2, np.uint8)}, "'exclusive' must be 0 or 1. Got 2"),
             ("kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
-            ("scaled-kernel", {"gamma": np.array(-1.0)}, "'gamma' must be positive. Got -1.0"),
-            ("scaled-kernel", {"scale": np.array([1.0, -1, 1, 1, 1])}, "'scale' must not be negative. Got -1"),
+            ("kernel", {"scale": np.array([1.0, -1, 1, 1, 1])}, "'scale' must not be negative. Got -1"),
             ("unit-kernel", {"gamma": np.array(0, np.float32)}, "'gamma' must be positive. Got 0.0"),
             ("unit-kernel", {"anchors": np.ones((3, 5), np.float32)}, "'anchors' must have rows of length 1. Got 2.24"),
             ("posterior", {"exclusive": np.array(2, np.uint8)}, "'exclusive' must be 0 or 1. Got 2"),
             ("posterior", {"power": np.array(0, np.float32)}, "'power' must be above 0 and at most 1. Got 0.0"),
             ("posterior", {"power": np.array(1.5, np.float32)}, "'power' must be above 0 and at most 1. Got 1.5"),
-            ("linear", {"bias": np.zeros(4)}, r"'bias' must be float64 of shape \(n_bits,\), with n_bits = 3 as in"),
+            ("linear", {"unit": np.array(2, np.uint8)}, "'unit' must be 0 or 1. Got 2"),
+            ("linear", {"bias": np.zeros(4)}, r"'bias' must be float64 or float32 of shape .* n_bits = 3 as in"),
         ],
     )
     def test_values_out_of_range_are_refused(self, name, change, match):
@@ -184,7 +184,7 @@ class TestDeclaration:
                 raise NotImplementedError
 
         Declared.__annotations__["weights"] = Annotated[array_type, ("bits", 3)]  # a local name is not found as a text
-        assert declared_arrays(Declared) == {"weights": (np.dtype(np.uint16), ("bits", 3))}
+        assert declared_arrays(Declared) == {"weights": ((np.dtype(np.uint16),), ("bits", 3))}
 
     def test_a_field_without_axes_is_named(self):
         @dataclass(frozen=True, eq=False)
@@ -271,7 +271,7 @@ class TestAugmented:
 
     def test_names_in_files(self):
         encoder = Augmented(directions=example("kernel", N_FEATURES), bits=example("trees"))
-        kernel = [f"directions.kernel.{field}" for field in ("support", "weights", "bias", "gamma")]
+        kernel = [f"directions.kernel.{field}" for field in ("support", "weights", "bias", "gamma", "low", "scale")]
         assert list(encoder.arrays()) == kernel + [f"bits.trees.{field}" for field in example("trees").arrays()]
 
     def test_parts_that_are_not_registered_are_refused_when_saving(self, tmp_path):
@@ -335,7 +335,10 @@ class TestAugmented:
 
 class TestKernel:
     def test_far_from_the_origin(self):
-        near, X = example("kernel", 5), some_rows(30)
+        X, scaled = some_rows(30), example("kernel", 5)
+        near = Kernel.unscaled(
+            support=scaled.support, weights=scaled.weights, bias=scaled.bias, gamma=float(scaled.gamma)
+        )
         far = replace(near, support=near.support + 1e6)
         np.testing.assert_allclose(far.scores(X + 1e6), near.scores(X), atol=1e-6)
 

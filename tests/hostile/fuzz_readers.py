@@ -157,7 +157,7 @@ def model_seeds():
     paths = sorted(FORMAT1.glob("*.hashgrove"))
     yield from signed_seeds(paths, "encoder")
     newer = [example(name, 2) for name in ENCODERS.keys() - {path.stem for path in paths}]
-    leaves = Sum(parts=(example("leaf-trees", 1), example("unit-linear", 1)))
+    leaves = Sum(parts=(example("leaf-trees", 1), example("linear of unit rows", 1)))
     newer.append(Mixed(parts=(leaves, example("trees", 1)), source=np.array([1, 0], np.uint8)))
     with tempfile.TemporaryDirectory() as folder:
         for encoder in sorted(newer, key=lambda encoder: encoder.digest):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hashgrove import BoostedTrees, FastHash, load, load_hasher, unpack
-from hashgrove.encoders import Augmented, LeafTrees, Posterior, Sum, Trees, UnitLinear
+from hashgrove.encoders import Augmented, LeafTrees, Linear, Posterior, Sum, Trees
 from hashgrove.functions.start import CERTAIN, LinearStart
 from hashgrove.supervision import ClassLabels
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
@@ -53,7 +53,7 @@ class TestEncoder:
         assert type(boosted) is TREES[leaves]
         inner = linear.bits if start == "kernel" else linear
         assert isinstance(linear, Augmented) == (start == "kernel")
-        assert [type(part) for part in inner.parts] == [Posterior, UnitLinear]
+        assert [type(part) for part in inner.parts] == [Posterior, Linear]
         scores = encoder.scores(X_NEW)
         np.testing.assert_allclose(scores, linear.scores(X_NEW) + boosted.scores(X_NEW), rtol=1e-12)
         assert np.ptp(linear.scores(X_NEW)) > 0
@@ -156,7 +156,7 @@ class TestSupervision:
         target = {"affinity": pairs_of(Y), "triplets": triplets_of(Y)}[kind]
         hasher = small(12, learner=trees(leaves)).fit(X, **{kind: target})
         assert hasher.score(X_NEW, Y_NEW) > 0.6
-        assert type(hasher.encoder_.parts[0]) is UnitLinear, "pairs have no labels, so there is no posterior"
+        assert type(hasher.encoder_.parts[0]) is Linear, "pairs have no labels, so there is no posterior"
 
     def test_pairs_with_a_kernel(self):
         hasher = small(12, learner=trees(start="kernel")).fit(X, affinity=pairs_of(Y))

@@ -12,7 +12,7 @@ from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
 
 import naive
-from hashgrove.encoders import Linear, ScaledKernel
+from hashgrove.encoders import Kernel, Linear
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 from hashgrove.numerics import squared_hinge
 from hashgrove.numerics.squared_hinge import SquaredHinge
@@ -133,7 +133,7 @@ class TestKernel:
     def test_equals_sklearn_on_scaled_features(self, unit):
         X, z = digits()
         encoder, _ = learn(KernelSVM(C=2.0, gamma=0.1), X * unit + 7.0, z)
-        assert isinstance(encoder, ScaledKernel)
+        assert isinstance(encoder, Kernel)
         new = load_digits().data[400:800]
         expected = SVC(C=2.0, gamma=0.1).fit(in_unit_range(X), z).decision_function(in_unit_range(new, of=X))
         np.testing.assert_allclose(encoder.scores(new * unit + 7.0)[:, 0], expected, rtol=1e-6, atol=1e-6)
@@ -151,7 +151,7 @@ class TestKernel:
         data = learner.prepare(X, rng())
         targets = [z, np.roll(z, 7), np.where(X[:, 20] > 8, 1, -1).astype(np.int8)]
         parts = [learner.learn(data, target, None, rng())[0] for target in targets]
-        whole = ScaledKernel.concatenate(parts)
+        whole = Kernel.concatenate(parts)
         assert len(whole.support) < len(X)
         expected = np.concatenate([part.scores(X) for part in parts], axis=1)
         np.testing.assert_allclose(whole.scores(X), expected, rtol=1e-8, atol=1e-8)

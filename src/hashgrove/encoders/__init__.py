@@ -9,17 +9,15 @@ from hashgrove.encoders.augmented import Augmented
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
 from hashgrove.encoders.composite import Composite, Mixed, Sum
-from hashgrove.encoders.kernel import Kernel
-from hashgrove.encoders.linear import Linear
+from hashgrove.encoders.kernel import Kernel, UnitKernel
+from hashgrove.encoders.linear import UNIT, Linear
 from hashgrove.encoders.posterior import Posterior
-from hashgrove.encoders.scaled_kernel import ScaledKernel
 from hashgrove.encoders.trees import LeafTrees, Trees
-from hashgrove.encoders.unit_kernel import UnitKernel
-from hashgrove.encoders.unit_linear import UnitLinear
 
 __all__ = [
     "ENCODERS",
     "FEATURE_DTYPES",
+    "UNIT",
     "Augmented",
     "ClassScores",
     "Composite",
@@ -29,11 +27,9 @@ __all__ = [
     "Linear",
     "Mixed",
     "Posterior",
-    "ScaledKernel",
     "Sum",
     "Trees",
     "UnitKernel",
-    "UnitLinear",
     "encoder_name",
 ]
 
@@ -41,13 +37,11 @@ __all__ = [
 ENCODERS: dict[str, type[Encoder]] = {
     "linear": Linear,
     "kernel": Kernel,
-    "scaled-kernel": ScaledKernel,
     "trees": Trees,
     "leaf-trees": LeafTrees,
     "class-scores": ClassScores,
     "directed": Augmented,
     "posterior": Posterior,
-    "unit-linear": UnitLinear,
     "unit-kernel": UnitKernel,
     "sum": Sum,
     "mixed": Mixed,

@@ -11,7 +11,8 @@ says how to compute scores::
         def _scores(self, X):
             return X @ self.weights.T + self.bias
 
-An axis is a name, or a number where its size is fixed; the axes ``()`` declare a single number. `Encoder` derives from
+An axis is a name, or a number where its size is fixed; the axes ``()`` declare a single number. A type may be one of
+several, as in ``NDArray[np.float64 | np.float32]``. `Encoder` derives from
 the declaration:
 
 - `n_bits` and `n_features`, the sizes of the axes "bits" and "features";
@@ -48,23 +49,23 @@ FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any oth
 
 
 class ArrayDeclaration(NamedTuple):
-    """Type and axes of one array of an encoder."""
+    """The types that one array of an encoder may have, and its axes."""
 
-    dtype: np.dtype[Any]
+    dtypes: tuple[np.dtype[Any], ...]
     axes: tuple[str | int, ...]
 
     def __str__(self) -> str:
         axes = ", ".join(f"n_{axis}" if isinstance(axis, str) else str(axis) for axis in self.axes)
-        return f"{self.dtype} of shape ({axes}{',' if len(self.axes) == 1 else ''})"
+        return f"{' or '.join(map(str, self.dtypes))} of shape ({axes}{',' if len(self.axes) == 1 else ''})"
 
 
 @cache
 def declared_arrays(encoder_class: type[Encoder]) -> dict[str, ArrayDeclaration]:
     """The arrays that an encoder class declares, by field name.
 
-    >>> from hashgrove.encoders import Linear
-    >>> {name: str(declaration) for name, declaration in declared_arrays(Linear).items()}
-    {'weights': 'float64 of shape (n_bits, n_features)', 'bias': 'float64 of shape (n_bits,)'}
+    >>> from hashgrove.encoders import UnitKernel
+    >>> {name: str(declaration) for name, declaration in declared_arrays(UnitKernel).items()}
+    {'anchors': 'float32 of shape (n_bits, n_features)', 'gamma': 'float32 of shape ()'}
     """
     hints = get_type_hints(encoder_class, include_extras=True)
     declared = {}
@@ -76,16 +77,16 @@ def declared_arrays(encoder_class: type[Encoder]) -> dict[str, ArrayDeclaration]
                 f"Annotated[NDArray[np.float64], ('bits', 'features')]. Got {hint}."
             )
         array_type, axes = get_args(hint)
-        (scalar,) = _scalar_types(array_type)
-        declared[field.name] = ArrayDeclaration(np.dtype(scalar), axes)
+        dtypes = tuple(np.dtype(scalar) for scalar in _scalar_types(array_type))
+        declared[field.name] = ArrayDeclaration(dtypes, axes)
     return declared
 
 
-def _scalar_types(hint: Any) -> set[type[np.generic]]:
+def _scalar_types(hint: Any) -> list[type[np.generic]]:
     """The NumPy scalar types named in a type hint, however deep: versions of NumPy expand ``NDArray`` differently."""
     if isinstance(hint, type) and issubclass(hint, np.generic):
-        return {hint}
-    return {scalar for argument in get_args(hint) for scalar in _scalar_types(argument)}
+        return [hint]
+    return [scalar for argument in get_args(hint) for scalar in _scalar_types(argument)]
 
 
 class Encoder(ABC):
@@ -100,12 +101,9 @@ class Encoder(ABC):
     checks_finite : bool
         Whether `_scores` and `_bits` check by themselves that all values are finite, and raise what
         `sklearn.utils.assert_all_finite` raises. Such an encoder must also take rows of type uint8.
-    accepts_sparse : bool
-        Whether `_scores` and `_bits` also take rows in a scipy CSR matrix.
     """
 
     checks_finite: ClassVar[bool] = False
-    accepts_sparse: ClassVar[bool] = False
 
     @property
     def n_bits(self) -> int:
@@ -122,6 +120,11 @@ class Encoder(ABC):
             if axis in declaration.axes:
                 return getattr(self, name).shape[declaration.axes.index(axis)]
         raise TypeError(f"{type(self).__name__} declares no array with the axis {axis!r}.")
+
+    @property
+    def accepts_sparse(self) -> bool:
+        """Whether `_scores` and `_bits` also take rows in a scipy CSR matrix."""
+        return False
 
     @abstractmethod
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -229,7 +232,7 @@ class Encoder(ABC):
         for name, declaration in declared_arrays(type(self)).items():
             array = getattr(self, name)
             got = f"Got {array.dtype} of shape {array.shape}."
-            if array.dtype != declaration.dtype or array.ndim != len(declaration.axes) or 0 in array.shape:
+            if array.dtype not in declaration.dtypes or array.ndim != len(declaration.axes) or 0 in array.shape:
                 raise ValueError(f"the array {name!r} must be {declaration} and not empty. {got}")
             for axis, size in zip(declaration.axes, array.shape, strict=True):
                 expected = axis if isinstance(axis, int) else sizes.setdefault(axis, size)

@@ -1,4 +1,4 @@
-"""Bits that are weighted sums of Gaussian bumps around support vectors."""
+"""Gaussian functions around points: weighted sums of them as bits, and single ones as features of other encoders."""
 
 from __future__ import annotations
 
@@ -13,30 +13,36 @@ from numpy.typing import NDArray
 from hashgrove.encoders.base import Encoder
 from hashgrove.numerics.distances import DistancesTo
 from hashgrove.numerics.gaussian import GaussianFeatures
+from hashgrove.numerics.unit_rows import unit_products
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "UnitKernel"]
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel(Encoder):
-    """Scores sum_q w_q exp(-gamma ||x - s_q||^2) + b for each bit; all bits share the support vectors s_q.
+    """Scores sum_q w_q exp(-gamma ||(x - low) scale - s_q||^2) + b per bit; all bits share the support vectors s_q.
 
     Parameters
     ----------
     support : float64 array of shape (n_support, n_features)
+        Of scaled features.
     weights : float64 array of shape (n_bits, n_support)
     bias : float64 array of shape (n_bits,)
     gamma : float64 array of shape ()
+    low, scale : float64 arrays of shape (n_features,)
+        The scaling of features. A feature whose scale is 0 is ignored. `Kernel.unscaled` takes features as they are.
 
     Examples
     --------
     >>> encoder = Kernel(
-    ...     support=np.array([[0.0], [2.0]]),
+    ...     support=np.array([[0.0], [1.0]]),
     ...     weights=np.array([[1.0, -1.0]]),
     ...     bias=np.zeros(1),
-    ...     gamma=np.array(0.5),
+    ...     gamma=np.array(2.0),
+    ...     low=np.array([10.0]),
+    ...     scale=np.array([0.5]),
     ... )
-    >>> encoder.scores([[0.0], [1.0]]).round(3).tolist()
+    >>> encoder.scores([[10.0], [11.0]]).round(3).tolist()
     [[0.865], [0.0]]
     """
 
@@ -44,6 +50,28 @@ class Kernel(Encoder):
     weights: Annotated[NDArray[np.float64], ("bits", "support")]
     bias: Annotated[NDArray[np.float64], ("bits",)]
     gamma: Annotated[NDArray[np.float64], ()]
+    low: Annotated[NDArray[np.float64], ("features",)]
+    scale: Annotated[NDArray[np.float64], ("features",)]
+
+    @classmethod
+    def unscaled(
+        cls, *, support: NDArray[np.float64], weights: NDArray[np.float64], bias: NDArray[np.float64], gamma: float
+    ) -> Self:
+        """The encoder of features as they are.
+
+        >>> encoder = Kernel.unscaled(support=np.zeros((1, 1)), weights=np.ones((1, 1)), bias=np.zeros(1), gamma=1.0)
+        >>> encoder.scores([[0.0]]).tolist()
+        [[1.0]]
+        """
+        n_features = support.shape[1]
+        return cls(
+            support=support,
+            weights=weights,
+            bias=bias,
+            gamma=np.array(gamma, np.float64),
+            low=np.zeros(n_features),
+            scale=np.ones(n_features),
+        )
 
     @classmethod
     def on_features(
@@ -67,11 +95,11 @@ class Kernel(Encoder):
         >>> bool(np.allclose(Kernel.on_features(features, weights).scores(X), features.features(X) @ weights.T))
         True
         """
-        return cls(
+        return cls.unscaled(
             support=features.points,
             weights=np.ascontiguousarray(weights),
             bias=np.asarray(bias - weights @ features.mean, dtype=np.float64),
-            gamma=np.array(features.gamma),
+            gamma=features.gamma,
         )
 
     @cached_property
@@ -82,7 +110,8 @@ class Kernel(Encoder):
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         support, weights = self._active
-        return np.exp(-self.gamma * support.squared(X)) @ weights.T + self.bias
+        distances = support.squared((X - self.low) * self.scale)
+        return np.exp(-self.gamma * distances) @ weights.T + self.bias
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:
@@ -101,6 +130,8 @@ class Kernel(Encoder):
     def _check_values(self) -> None:
         if self.gamma <= 0:
             raise ValueError(f"the array 'gamma' must be positive. Got {self.gamma}.")
+        if (self.scale < 0).any():
+            raise ValueError(f"the array 'scale' must not be negative. Got {self.scale.min():g}.")
 
 
 def _used(weights: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -121,3 +152,41 @@ def _on_common_support(encoders: Sequence[Any]) -> list[Any]:
         np.add.at(weights, places[id(encoder.support)], encoder.weights.T)  # an encoder may have equal support vectors
         spread.append(replace(encoder, support=support, weights=weights.T))
     return spread
+
+
+@dataclass(frozen=True, eq=False)
+class UnitKernel(Encoder):
+    """Scores exp(-gamma ||x - a||^2) of rows x scaled to length 1, for each anchor a of length 1; in float32.
+
+    All scores are positive. The encoder serves as the first part of an `Augmented` one, not for codes.
+
+    Parameters
+    ----------
+    anchors : float32 array of shape (n_bits, n_features)
+        Rows of length 1; a row of zeros stays one.
+    gamma : float32 array of shape ()
+
+    Examples
+    --------
+    >>> encoder = UnitKernel(anchors=np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), gamma=np.array(0.5, np.float32))
+    >>> encoder.scores([[5.0, 0.0]]).round(3).tolist()
+    [[1.0, 0.36800000071525574]]
+    """
+
+    anchors: Annotated[NDArray[np.float32], ("bits", "features")]
+    gamma: Annotated[NDArray[np.float32], ()]
+
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float32]:
+        # ||x - a||^2 = 2 - 2 x.a for rows of length 1
+        products = unit_products(X, self.anchors)
+        products -= np.float32(1)
+        products *= np.float32(2) * self.gamma
+        return np.exp(products, out=products)
+
+    def _check_values(self) -> None:
+        if self.gamma <= 0:
+            raise ValueError(f"the array 'gamma' must be positive. Got {self.gamma}.")
+        lengths = np.einsum("ij,ij->i", self.anchors, self.anchors, dtype=np.float64)  # without a copy in float64
+        wrong = lengths[(np.abs(lengths - 1) > 1e-3) & (lengths > 0)]
+        if len(wrong):
+            raise ValueError(f"the array 'anchors' must have rows of length 1. Got {np.sqrt(wrong[0]):.3g}.")

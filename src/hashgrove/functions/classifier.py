@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,8 +105,6 @@ class FittedClassifiers(Encoder):
     [[-0.5, 1.0], [0.5, 1.0]]
     """
 
-    accepts_sparse: ClassVar[bool] = True
-
     parts: tuple[Any, ...]
     width: int
 
@@ -122,6 +120,11 @@ class FittedClassifiers(Encoder):
     def n_features(self) -> int:
         """Number of columns that `X` must have."""
         return self.width
+
+    @property
+    def accepts_sparse(self) -> bool:
+        """Whether rows may be sparse; the classifiers themselves refuse what they cannot take."""
+        return True
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         scores = [part._scores(X) if isinstance(part, Encoder) else _margin(part, X)[:, None] for part in self.parts]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from hashgrove.encoders import UnitLinear
+from hashgrove.encoders import UNIT, Linear
 from hashgrove.functions.base import Learner
 from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
@@ -42,9 +42,7 @@ def count_generic_bits(asked: int | None, n_bits: int, learner: Learner) -> int:
     return int(asked)
 
 
-def learn_generic_bits(
-    X: NDArray[Any], supervision: Supervision, *, n_bits: int, rng: np.random.Generator
-) -> UnitLinear:
+def learn_generic_bits(X: NDArray[Any], supervision: Supervision, *, n_bits: int, rng: np.random.Generator) -> Linear:
     """Learn ``n_bits`` generic bits from at most 20,000 of the rows.
 
     The variation inside classes comes from the class means for class labels, from what a regression on the tags leaves
@@ -71,8 +69,10 @@ def learn_generic_bits(
     directions = with_fixed_signs(eigh(total, within, subset_by_index=last)[1].T[::-1])
     rotation, _ = quantising_rotation(rows @ directions.T, n_bits=n_bits, n_iter=N_ITER, rng=rng)
     weights = rotation.T @ directions
-    return UnitLinear(
-        weights=sketch.expand(weights).astype(np.float32), bias=np.asarray(-weights @ mean, dtype=np.float32)
+    return Linear(
+        weights=sketch.expand(weights).astype(np.float32),
+        bias=np.asarray(-weights @ mean, dtype=np.float32),
+        unit=UNIT,
     )
 
 

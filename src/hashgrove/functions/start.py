@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Encoder, Posterior, Sum, UnitLinear
+from hashgrove.encoders import UNIT, Encoder, Linear, Posterior, Sum
 from hashgrove.functions.base import is_constant
 from hashgrove.functions.posterior import POWER, LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_logistic
@@ -70,9 +70,10 @@ class LinearStart:
         factors = [factor * part.weights for factor, part in zip(worth, found, strict=False)]
         shift = float(worth[-1] + sum(factor * part.bias[0] for factor, part in zip(worth, found, strict=False)))
         seen = sum(rows @ factor[0].astype(np.float32) for rows, factor in zip(inputs, factors, strict=True)) + shift
-        features = UnitLinear(
+        features = Linear(
             weights=self.rows.sketch.expand(factors[0]).astype(np.float32),
             bias=np.array([shift if self.posterior is None else 0.0], np.float32),
+            unit=UNIT,
         )
         labels = None if self.posterior is None else self.posterior.encoder(factors[1], np.array([shift]))
         return Start(columns @ worth, np.asarray(seen, dtype=np.float64), self.rows, features, labels)
@@ -101,7 +102,7 @@ class Start:
     left_out, seen : float64 arrays of shape (n,)
         For each training row, by regressions that had not seen the row, and as the encoder computes it.
     rows : UnitRows
-    features : UnitLinear
+    features : Linear
         The part of the features; it also has the shift if there are no labels.
     labels : Posterior or None
         The part of the probabilities of the labels.
@@ -110,7 +111,7 @@ class Start:
     left_out: NDArray[np.float64]
     seen: NDArray[np.float64]
     rows: UnitRows
-    features: UnitLinear
+    features: Linear
     labels: Posterior | None
 
     def encoder(self, factor: float) -> Encoder:

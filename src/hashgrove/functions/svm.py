@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 
-from hashgrove.encoders import Encoder, Linear, ScaledKernel
+from hashgrove.encoders import Encoder, Kernel, Linear
 from hashgrove.functions.base import bit_of, is_constant
 from hashgrove.numerics.eigen import whitening
 from hashgrove.numerics.sampling import sample_rows
@@ -210,15 +210,15 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
             return _KernelData(X, scaled, shared, None, None, n_jobs)
         rows = sample_rows(len(X), self.n_support, rng)
         shared["support"] = scaled[rows]
-        features = ScaledKernel(**shared, weights=np.eye(len(rows)), bias=np.zeros(len(rows)))
+        features = Kernel(**shared, weights=np.eye(len(rows)), bias=np.zeros(len(rows)))
         nystroem = whitening(features.scores(X[rows], n_jobs=n_jobs), floor=EIGENVALUE_FLOOR)
-        mapping = ScaledKernel(**shared, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]))
+        mapping = Kernel(**shared, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]))
         return _KernelData(X, scaled, shared, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
     def _gamma(self, scaled: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
         """The kernel's width; a warm start must keep that of the earlier bits."""
         gamma = _neighbour_gamma(scaled, rng, n_jobs) if self.gamma is None else float(self.gamma)
-        if not isinstance(earlier, ScaledKernel):
+        if not isinstance(earlier, Kernel):
             return gamma
         if self.gamma not in (None, float(earlier.gamma)):
             raise ValueError(
@@ -233,7 +233,7 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         z: NDArray[np.int8],
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
-    ) -> tuple[ScaledKernel, NDArray[np.int8]]:
+    ) -> tuple[Kernel, NDArray[np.int8]]:
         """Learn one bit; returns the kernel machine, and the values that it gives for the training rows."""
         C = 1e5 / len(z) if self.C is None else self.C
         weight, intercept = np.zeros(len(data.support)), float(z[0])
@@ -250,13 +250,13 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
             limit = 1000 if self.max_iter == -1 else self.max_iter
             coefficients, intercept = data.solver.solve(z, C=C, max_iter=limit, tol=self.tol or 1e-4)
             weight = data.nystroem @ coefficients
-        encoder = ScaledKernel(**data.shared, weights=weight[None], bias=np.array([intercept]))
+        encoder = Kernel(**data.shared, weights=weight[None], bias=np.array([intercept]))
         return encoder, bit_of(encoder, data.X, data.n_jobs)
 
 
 def _scaling(X: NDArray[Any], earlier: Encoder | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The least value of each feature, and 1 / its range (0 if it is constant); a warm start keeps the earlier ones."""
-    if isinstance(earlier, ScaledKernel):
+    if isinstance(earlier, Kernel):
         return earlier.low, earlier.scale
     low = X.min(axis=0).astype(np.float64)
     span = X.max(axis=0) - low
