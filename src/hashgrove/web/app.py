@@ -189,7 +189,7 @@ def search_routes(app: FastAPI, service: Service) -> None:
         if isinstance(given.asked, schemas.EncodeRequest):
             rows = service.encoding.check_features(given.asked.features, "features")
         else:
-            rows = service.encoding.check_rows(given.content or b"", "features", limit=limits.rows)
+            rows = service.encoding.check_rows(given.content, "features", limit=limits.rows)
         encoded = await service.encoding.encode(rows)
         if wants_binary(request):
             return Response(encoded.codes.tobytes(), media_type=BINARY)

@@ -83,12 +83,14 @@ def search_together(index: Index, queries: Sequence[Query]) -> list[Results]:
     k = max(query.k for query in queries)
     if first.features is not None:
         features = np.concatenate([query.features for query in queries])
-        distances, ids = index.search(codes, k, allowed=first.allowed, rerank=Rerank(), features=features)
+        distances, ids = index.search(
+            codes, k, allowed=first.allowed, rerank=Rerank(), features=features, model=index.model
+        )
     elif first.weights is not None:
         weights = np.concatenate([query.weights for query in queries])
         distances, ids = index.search_weighted(codes, weights, k, allowed=first.allowed)  # type: ignore[attr-defined]
     else:
-        distances, ids = index.search(codes, k, allowed=first.allowed)
+        distances, ids = index.search(codes, k, allowed=first.allowed, model=index.model)
     results, start = [], 0
     for query in queries:
         stop = start + len(query.codes)

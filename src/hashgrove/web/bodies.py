@@ -33,7 +33,7 @@ class Input:
     """A request as it was read: an instance of a model of `Body`, and the bytes of binary rows or of an image."""
 
     asked: Any
-    content: bytes | None = None
+    content: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Writer:
         if isinstance(asked, ItemsRequest):
             new = await self._from_json(asked)
         else:
-            new = await self._from_rows(asked, given.content or b"")
+            new = await self._from_rows(asked, given.content)
         return await self._run(self._add, new, asked.replace)
 
     async def remove(self, id_: str) -> int:

@@ -144,31 +144,23 @@ class Service:
 
     async def _encoded(self, given: Input) -> Encoded:
         """The codes of the queries."""
-        asked = given.asked
-        by_code = (isinstance(asked, SearchRequest) and asked.codes is not None) or (
-            isinstance(asked, SearchRows) and asked.kind == "codes"
-        )
-        if by_code and (asked.rerank or asked.weights):
-            raise cannot_use(
-                "rerank" if asked.rerank else "weights", "queries are codes; give features, an image or an id"
-            )
-        self.encoding.check_model(asked.model, codes=by_code)
-        if isinstance(asked, SearchRows):
-            rows = self.encoding.check_rows(given.content or b"", asked.kind, limit=self.limits.rows)
-            return Encoded(rows) if by_code else await self.encoding.encode(rows, weights=asked.weights)
-        if not isinstance(asked, SearchRequest):
-            return await self.encoding.encode_image(given.content or b"", weights=asked.weights)
-        named = [name for name in ("features", "codes", "id") if getattr(asked, name) is not None]
-        if len(named) != 1:
-            got = " and ".join(named) or "none of them"
-            message = f"Exactly one of the fields 'features', 'codes' and 'id' must be given. Got {got} instead."
-            raise ServiceError(422, message, field=named[1] if named else "features")
-        if asked.codes is not None:
-            return Encoded(self.encoding.check_codes(asked.codes, "codes"))
-        if asked.id is not None:
+        asked, encoding = given.asked, self.encoding
+        kind = _kind_of_queries(asked)
+        if kind == "codes" and (asked.rerank or asked.weights):
+            field = "rerank" if asked.rerank else "weights"
+            raise cannot_use(field, "queries are codes; give features, an image or an id")
+        encoding.check_model(asked.model, codes=kind == "codes")
+        if kind == "image":
+            return await encoding.encode_image(given.content, weights=asked.weights)
+        if kind == "id":
             return await self._stored(asked.id, asked)
-        rows = self.encoding.check_features(asked.features or (), "features")
-        return await self.encoding.encode(rows, weights=asked.weights)
+        if isinstance(asked, SearchRows):
+            rows = encoding.check_rows(given.content, kind, limit=self.limits.rows)
+        elif kind == "codes":
+            rows = encoding.check_codes(asked.codes, "codes")
+        else:
+            rows = encoding.check_features(asked.features, "features")
+        return Encoded(rows) if kind == "codes" else await encoding.encode(rows, weights=asked.weights)
 
     async def _stored(self, given: str | int, options: SearchOptions) -> Encoded:
         """The code of an item, with its stored features if they are needed."""
@@ -215,6 +207,20 @@ class Service:
         if content is None:
             raise ServiceError(404, f"There is no image of an item with the id {id_[:80]!r}.", field="id")
         return content
+
+
+def _kind_of_queries(asked: SearchOptions) -> str:
+    """What the queries of a request are: "features", "codes", "id" or "image"."""
+    if isinstance(asked, SearchRows):
+        return asked.kind
+    if not isinstance(asked, SearchRequest):
+        return "image"
+    given = [name for name in ("features", "codes", "id") if getattr(asked, name) is not None]
+    if len(given) == 1:
+        return given[0]
+    got = " and ".join(given) or "none of them"
+    message = f"Exactly one of the fields 'features', 'codes' and 'id' must be given. Got {got} instead."
+    raise ServiceError(422, message, field=given[1] if given else "features")
 
 
 def no_item(id_: str | int) -> ServiceError:
