@@ -16,7 +16,8 @@ from experiments.methods import PAPER, REAL_VALUED, build
 from experiments.quick import small_params
 from experiments.specs import Spec
 from hashgrove.codes import pack, unpack
-from hashgrove.functions import BitRecord, Codewords
+from hashgrove.functions import Codewords
+from hashgrove.two_step import BitRecord
 
 __all__ = ["Fit", "has_prefixes", "shared_fit"]
 

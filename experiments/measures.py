@@ -15,8 +15,9 @@ from sklearn.svm import LinearSVC
 from experiments.datasets import Dataset
 from experiments.specs import Spec
 from hashgrove.codes import unpack
-from hashgrove.functions import BitRecord, Codewords
+from hashgrove.functions import Codewords
 from hashgrove.metrics import Report, evaluate
+from hashgrove.two_step import BitRecord
 
 __all__ = ["MEASURES", "Measure", "Outcome", "lacking", "measured", "peak_memory_gb", "slow_among"]
 

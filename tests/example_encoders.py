@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hashgrove.encoders import ENCODERS, UNIT, Augmented, Mixed, Sum
+from hashgrove.encoders import ENCODERS, UNIT, Lifted, Mixed, Spread, Sum
 from hashgrove.encoders.base import declared_arrays
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.storage import modelfile
@@ -58,9 +58,13 @@ def example(name, n_bits=3, *, seed=0, n_features=N_FEATURES):
         linear = example("linear", n_bits, seed=seed, n_features=n_features)
         narrow = {field: getattr(linear, field).astype(np.float32) for field in ("weights", "bias")}
         return replace(linear, **narrow, unit=UNIT)
-    if name == "directed":
-        directions = example("kernel", 4, n_features=n_features)
-        return Augmented(directions=directions, bits=example("linear", n_bits, seed=seed, n_features=n_features + 4))
+    if name == "lifted":
+        lift = example("kernel", 4, n_features=n_features)
+        return Lifted(lift=lift, bits=example("linear", n_bits, seed=seed, n_features=4))
+    if name == "spread":
+        counts = {"kernel": n_bits - n_bits // 3 or 1, "linear": n_bits // 3}
+        learned, generic = (example(part, n or 1, seed=seed, n_features=n_features) for part, n in counts.items())
+        return Spread(learned=learned, generic=generic)
     if name == "sum":
         return Sum(
             parts=tuple(example(part, n_bits, seed=seed, n_features=n_features) for part in ("linear", "kernel"))

@@ -384,10 +384,19 @@ def _scores_of_parts(arrays):
     return {part: lambda X, k=kind, f=fields: ENCODER_SCORES[k](X, **f) for part, (kind, fields) in parts.items()}
 
 
-def augmented_scores(X, **arrays):
-    """Scores of an Augmented encoder that keeps the features: the directions are additional columns for the bits."""
+def lifted_scores(X, **arrays):
+    """Scores of a Lifted encoder: those of the bits for the scores of the lift."""
     parts = _scores_of_parts(arrays)
-    return parts["bits"](np.hstack([X, parts["directions"](X)]))
+    return parts["bits"](parts["lift"](X))
+
+
+def spread_scores(X, **arrays):
+    """Scores of a Spread encoder: bit r is generic if floor(r g / n) grows after it, for g generic bits of n."""
+    parts = _scores_of_parts(arrays)
+    learned, generic = (parts[part](X).T.tolist() for part in ("learned", "generic"))
+    n, g = len(learned) + len(generic), len(generic)
+    columns = [(generic if (r + 1) * g // n > r * g // n else learned).pop(0) for r in range(n)]
+    return np.array(columns).T
 
 
 def sum_scores(X, **arrays):
@@ -407,11 +416,12 @@ ENCODER_SCORES = {
     "trees": trees_scores,
     "leaf-trees": leaf_trees_scores,
     "class-scores": class_scores,
-    "directed": augmented_scores,
+    "lifted": lifted_scores,
     "posterior": posterior_scores,
     "unit-kernel": unit_kernel_scores,
     "sum": sum_scores,
     "mixed": mixed_scores,
+    "spread": spread_scores,
 }
 
 

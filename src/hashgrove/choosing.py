@@ -1,4 +1,4 @@
-"""``hash_function="auto"``: which hash function suits the data, found by trying each on a sample.
+"""``hash_function="auto"``: finds the hash function that suits the data by trying each on a sample.
 
 No hash function is best everywhere. Posterior bits lead with many labels and few rows per label, trees lead where
 classes are not linearly separable. Rules of thumb (the number of labels, the accuracy of single bits, shorter codes)
@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from hashgrove.functions import BoostedTrees, PosteriorBits
-from hashgrove.functions.base import Learner
+from hashgrove.encoders import Encoder
+from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
 from hashgrove.metrics import evaluate
-from hashgrove.supervision import ClassLabels, Pairs, Supervision
-
-if TYPE_CHECKING:
-    from hashgrove.fasthash import FastHash
+from hashgrove.runtime.estimators import describe
+from hashgrove.supervision import Supervision
 
 __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
 
@@ -32,8 +30,10 @@ SAMPLE_ROWS = 4000  # of the trial
 HELD_OUT = 0.2
 MORE_ROWS = 2000  # that were not in the sample; they join the held-out rows
 LEAST_ROWS = 50  # with fewer rows there is nothing to try
-ENOUGH = 0.02  # if the first hash function leads the second by more than this, the others are not tried
+DECISIVE_LEAD = 0.02  # if the first hash function leads the second by more than this, the others are not tried
 TRIAL_TREES = 0.5  # share of the trees that a trial grows
+
+Fit = Callable[[Learner, NDArray[Any], Supervision], Encoder]
 
 log = logging.getLogger("hashgrove")
 
@@ -48,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why.
+    """A chosen hash function, and why it was chosen.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return {
-            "hash_function": repr(self.hash_function),
+            "hash_function": describe(self.hash_function),
             "trials": [{"hash_function": trial.hash_function, "map": round(trial.map, 4)} for trial in self.trials],
             "n_rows": self.n_rows,
             "n_held_out": self.n_held_out,
@@ -79,7 +79,7 @@ class Choice:
 
     def __str__(self) -> str:
         lines = [f"{trial.map:.4f}  {trial.hash_function}" for trial in self.trials]
-        return "\n".join([f"chosen: {self.hash_function!r}", self.why, *lines])
+        return "\n".join([f"chosen: {describe(self.hash_function)}", self.why, *lines])
 
 
 @dataclass(frozen=True)
@@ -100,32 +100,32 @@ def candidates() -> tuple[Candidate, ...]:
     )
 
 
-def choose(hasher: FastHash, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Choice:
+def choose(fit: Fit, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Choice:
     """Choose a hash function for these rows.
 
     Parameters
     ----------
-    hasher : FastHash
-        The settings besides the hash function, among them the number of bits.
+    fit : function
+        Learns an encoder of the full length: ``fit(learner, X, supervision)``.
     X : array of shape (n, n_features)
     supervision : Supervision
         Pairs and triplets have no labels, so posterior bits cannot learn from them: trees are used without a trial.
     rng : Generator
         Draws the sample.
     """
-    if isinstance(supervision, Pairs):
+    if not supervision.has_labels:
         return Choice(BoostedTrees(start="linear"), (), 0, 0, "Pairs have no labels, which posterior bits need.")
     order = rng.permutation(len(X))
     sample, others = order[:SAMPLE_ROWS], order[SAMPLE_ROWS : SAMPLE_ROWS + MORE_ROWS]
     n_out = int(HELD_OUT * len(sample))
     held_out, trained = np.sort(np.concatenate([sample[:n_out], others])), np.sort(sample[n_out:])
-    if len(sample) < LEAST_ROWS or not _can_learn(supervision.subset(trained)):
+    if len(sample) < LEAST_ROWS or not supervision.subset(trained).has_pairs():
         return Choice(PosteriorBits(), (), 0, 0, f"There are too few rows for a trial: {len(X)}.")
-    if not _can_learn(supervision.subset(held_out)):
+    if not supervision.subset(held_out).has_pairs():
         why = "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
         return Choice(PosteriorBits(), (), 0, 0, why)
     tried = candidates()
-    trials = _try_all(hasher, [candidate.hash_function for candidate in tried], X, supervision, trained, held_out)
+    trials = _try_all(fit, [candidate.hash_function for candidate in tried], X, supervision, trained, held_out)
     best = int(np.argmax([trial.map - candidate.lead for trial, candidate in zip(trials, tried, strict=False)]))
     why = f"It has the highest mean average precision among {len(held_out):,} rows that the trial had not seen."
     if trials[best].map < max(trial.map for trial in trials):
@@ -135,20 +135,8 @@ def choose(hasher: FastHash, X: NDArray[Any], supervision: Supervision, rng: np.
     return choice
 
 
-def _can_learn(supervision: Supervision) -> bool:
-    """Whether there are similar and dissimilar points among these."""
-    if isinstance(supervision, ClassLabels):
-        counts = np.bincount(supervision.classes)
-        return bool((counts > 0).sum() > 1 and counts.max() > 1)
-    try:
-        supervision.check_pairs()
-    except ValueError:
-        return False
-    return True
-
-
 def _try_all(
-    hasher: FastHash,
+    fit: Fit,
     learners: Sequence[Learner],
     X: NDArray[Any],
     supervision: Supervision,
@@ -156,28 +144,22 @@ def _try_all(
     held_out: NDArray[np.int64],
 ) -> list[Trial]:
     """Learn with each hash function and search the held-out rows."""
-    labels, options = supervision.subset(held_out).truth()
-    known, _ = supervision.subset(trained).truth()
-    weights = None if supervision.weights is None else supervision.weights[trained]
+    labels, options = supervision.subset(held_out).evaluation_labels()
     trials: list[Trial] = []
     for learner in learners:
-        if len(trials) == 2 and trials[0].map - trials[1].map > ENOUGH:
+        if len(trials) == 2 and trials[0].map - trials[1].map > DECISIVE_LEAD:
             break  # where posterior bits lead trees so far, other trees do not catch up
         started = time.perf_counter()
-        small = clone(hasher).set_params(hash_function=_smaller(learner), verbose=0, callbacks=(), warm_start=False)
-        small.fit(X[trained], known, sample_weight=weights)
-        codes = small.transform(X[held_out])
+        codes = fit(_smaller(learner), X[trained], supervision.subset(trained)).encode(X[held_out])
         report = evaluate(
             codes, codes, y_queries=labels, y_database=labels, k=10, exclude_self=True, knn=None, **options
         )
-        trials.append(Trial(repr(learner), report.map))
-        log.info("trial of %r: MAP %.4f in %.1f s", learner, report.map, time.perf_counter() - started)
+        trials.append(Trial(describe(learner), report.map))
+        log.info("trial of %s: MAP %.4f in %.1f s", describe(learner), report.map, time.perf_counter() - started)
     return trials
 
 
 def _smaller(learner: Learner) -> Learner:
     """The same learner with fewer trees, for a trial."""
-    if not isinstance(learner, BoostedTrees):
-        return learner
-    changed: BoostedTrees = clone(learner)
-    return changed.set_params(n_trees=max(1, int(learner.n_trees * TRIAL_TREES)))
+    n_trees = getattr(learner, "n_trees", None)
+    return learner if n_trees is None else clone(learner).set_params(n_trees=max(1, int(n_trees * TRIAL_TREES)))

@@ -1,96 +1,116 @@
-"""How a fit goes on from bits that were learned before: a warm start or a checkpoint."""
+"""The bits that a fit has learned so far: none, those of a warm start, or those of a checkpoint, and the new ones."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Encoder, Mixed
-from hashgrove.functions import BitRecord, LearnedBits, Learner
-from hashgrove.runtime.interrupts import interruptible
-from hashgrove.runtime.streams import seed_of
-from hashgrove.storage.checkpoints import Checkpoint, Progress, fingerprint
-from hashgrove.storage.models import plain
-from hashgrove.supervision import Supervision
+from hashgrove.encoders import Encoder, join
+from hashgrove.storage.checkpoints import Checkpoint, Progress
+from hashgrove.two_step import BitRecord, LearnedBit, StepOne
 
-if TYPE_CHECKING:
-    from hashgrove.fasthash import FastHash
-
-__all__ = ["checkpoint_of", "earlier_encoder", "keeping", "known_bits", "write_checkpoint"]
+__all__ = ["LearnedBits"]
 
 
-def earlier_encoder(hasher: FastHash) -> Encoder | None:
-    """What a warm start extends, without generic bits; None if the fit starts anew."""
-    if not hasher.warm_start or not hasattr(hasher, "encoder_"):
-        return None
-    encoder = hasher.encoder_
-    if getattr(hasher, "generic_bits_", 0):
-        assert isinstance(encoder, Mixed)
-        return encoder.parts[0]
-    if hasher.n_bits < encoder.n_bits:
-        raise ValueError(
-            f"The 'n_bits' parameter must be at least {encoder.n_bits}, the bits learned so far, with "
-            f"warm_start=True. Got {hasher.n_bits} instead."
-        )
-    return encoder
+class LearnedBits:
+    """The bits of a fit so far: earlier ones that it started from, and those that it has learned itself.
 
-
-def checkpoint_of(
-    hasher: FastHash, path: str | os.PathLike[str] | None, X: NDArray[Any], supervision: Supervision, learner: Learner
-) -> Checkpoint | None:
-    """The checkpoint of a fit with everything that decides what a bit becomes, however many bits there will be."""
-    if path is None:
-        return None
-    left_out = hasher.not_saved | {"n_bits", "generic_bits"}
-    values = hasher.get_params(deep=False) | {"hash_function": learner}
-    parameters = {name: plain(value) for name, value in values.items() if name not in left_out}
-    return Checkpoint(path, fingerprint(parameters, X, *supervision.arrays()))
-
-
-@contextmanager
-def keeping(hasher: FastHash, learned: LearnedBits) -> Iterator[None]:
-    """Keep the bits learned so far if Ctrl-C comes; a warm start goes on from them."""
-    try:
-        with interruptible():
-            yield
-    except KeyboardInterrupt:
-        if len(learned):
-            hasher.encoder_, hasher.history_, hasher.generic_bits_ = learned.join(), learned.history, 0
-        raise
-
-
-def known_bits(
-    hasher: FastHash, X: NDArray[Any], rng: np.random.Generator, file: Checkpoint | None, *, n_bits: int
-) -> LearnedBits:
-    """The bits that are known before the first new one: those of the checkpoint, of a warm start, or none.
-
-    ``n_bits`` is how many bits are learned in all; the generic ones are not among them.
+    Parameters
+    ----------
+    seed : int
+        Seed of the fit.
+    encoder : Encoder, optional
+        The hash functions of the earlier bits.
+    bits : sequence of int8 arrays of shape (n,)
+        The earlier bits as later ones see them: -1 or +1 for each training point.
+    history : sequence of BitRecord
+        The records of the earlier bits.
+    infer_again : bool
+        Whether step 1 can infer the earlier bits again, since ``seed`` is the one that they were learned with.
     """
-    found = None if file is None else file.read(shape=X.shape, record=BitRecord)
-    if found is not None:
-        if found.encoder.n_bits > n_bits:
-            raise ValueError(
-                f"The 'n_bits' parameter must be at least {found.encoder.n_bits + hasher.n_bits - n_bits}, the bits in "
-                f"the checkpoint. Got {hasher.n_bits} instead."
-            )
-        return LearnedBits(found.seed, found.encoder, list(found.bits), found.records)
-    earlier = earlier_encoder(hasher)
-    if earlier is None:
-        return LearnedBits(seed_of(rng))
-    if earlier.n_bits > n_bits:
-        raise ValueError(
-            f"The 'generic_bits' parameter must leave {earlier.n_bits} bits, those learned so far, with "
-            f"warm_start=True. Got {hasher.n_bits - n_bits} of {hasher.n_bits} bits instead."
-        )
-    bits = np.where(earlier.scores(X, n_jobs=hasher.n_jobs) > 0, 1, -1).astype(np.int8).T
-    return LearnedBits(seed_of(rng), earlier, list(bits), list(hasher.history_))
 
+    def __init__(
+        self,
+        seed: int,
+        encoder: Encoder | None = None,
+        bits: Sequence[NDArray[np.int8]] = (),
+        history: Sequence[BitRecord] = (),
+        *,
+        infer_again: bool = False,
+    ) -> None:
+        self.seed, self.encoder, self.infer_again = seed, encoder, infer_again
+        self._bits, self._history = bits, history
+        self._new: list[tuple[LearnedBit, NDArray[np.int8]]] = []
 
-def write_checkpoint(file: Checkpoint, learned: LearnedBits) -> None:
-    """Write all bits so far."""
-    file.write(Progress(learned.join(), np.stack(learned.bits), learned.history, learned.seed))
+    @classmethod
+    def of_encoder(
+        cls,
+        encoder: Encoder,
+        X: NDArray[Any],
+        history: Sequence[BitRecord],
+        *,
+        seed: int,
+        infer_again: bool,
+        n_jobs: int | None,
+    ) -> Self:
+        """The bits of an earlier fit, which a warm start extends; ``X`` holds the training rows."""
+        bits = np.where(encoder.scores(X, n_jobs=n_jobs) > 0, 1, -1).astype(np.int8).T
+        return cls(seed, encoder, list(bits), list(history), infer_again=infer_again)
+
+    @classmethod
+    def of_checkpoint(cls, checkpoint: Checkpoint, X: NDArray[Any]) -> Self | None:
+        """The bits in a checkpoint; None if there is no file yet."""
+        found = checkpoint.read(shape=X.shape, record=BitRecord)
+        return None if found is None else cls(found.seed, found.encoder, list(found.bits), found.records)
+
+    def __len__(self) -> int:
+        return len(self._bits) + len(self._new)
+
+    @property
+    def bits(self) -> list[NDArray[np.int8]]:
+        """All bits as later ones see them: -1 or +1 for each training point."""
+        return [*self._bits, *(seen for _, seen in self._new)]
+
+    @property
+    def history(self) -> list[BitRecord]:
+        """One record per bit."""
+        return [*self._history, *(bit.record for bit, _ in self._new)]
+
+    def replay(self, step_one: StepOne, *, stagewise: bool) -> list[NDArray[np.int8]]:
+        """Make the earlier bits known to step 1; returns their inferred values, or the outputs that stand in for them.
+
+        Step 1 infers them again where later bits were fitted to inferred bits, and where it can.
+        """
+        inferred = []
+        for bit in self.bits:
+            inferred.append(step_one.infer().z if self.infer_again and not stagewise else bit)
+            step_one.add(inferred[-1])
+        return inferred
+
+    def add(self, bit: LearnedBit, *, seen: NDArray[np.int8]) -> None:
+        """Add one bit, in one step, so that Ctrl-C finds it whole or not at all; ``seen`` is what later bits see of it.
+
+        Raises ValueError at the first new bit if it cannot be joined with the earlier ones.
+        """
+        if self.encoder is not None and not self._new:
+            try:
+                join([self.encoder, bit.encoder])
+            except ValueError as error:
+                raise ValueError(
+                    "With warm_start=True, the 'X' and 'y' parameters must be those of the previous fit and "
+                    "'random_state' an integer, unless the hash function learns each bit by itself. Got others; "
+                    f"set warm_start=False. ({error})"
+                ) from error
+        self._new.append((bit, seen))
+
+    def join(self) -> Encoder:
+        """One encoder of all bits."""
+        earlier = [] if self.encoder is None else [self.encoder]
+        return join([*earlier, *(bit.encoder for bit, _ in self._new)])
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write all bits so far."""
+        checkpoint.write(Progress(self.join(), np.stack(self.bits), self.history, self.seed))

@@ -1,38 +1,34 @@
-"""FastHash, the estimator: which hash function, Algorithm 1 (`hashgrove.two_step`), generic bits, and what is kept."""
+"""FastHash, the estimator: it consumes Algorithm 1 (`hashgrove.two_step`) and keeps what was learned.
+
+Around the loop over the bits: the choice of the hash function, generic bits, validation, warm starts and checkpoints.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from hashgrove import losses
-from hashgrove.continuing import checkpoint_of, earlier_encoder, keeping, known_bits, write_checkpoint
-from hashgrove.encoders import Encoder
-from hashgrove.functions import (
-    BitRecord,
-    BoostedTrees,
-    Codewords,
-    Learner,
-    as_learner,
-    count_generic_bits,
-    inferred_codes,
-    learn_generic_bits,
-    spread,
-)
+from hashgrove.codes import pack, unpack
+from hashgrove.continuing import LearnedBits
+from hashgrove.encoders import Encoder, Spread
+from hashgrove.functions import HASH_FUNCTIONS, Codewords, Learner, as_learner, count_generic_bits, learn_generic_bits
 from hashgrove.hasher import SupervisedHasher
-from hashgrove.inference import BlockGraphCut
+from hashgrove.inference import SOLVERS, as_solver
+from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
 from hashgrove.runtime.progress import report_progress
-from hashgrove.runtime.streams import substream
+from hashgrove.runtime.streams import seed_of, substream
+from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target
-from hashgrove.two_step import TwoStep, warn_of_constant_bits
+from hashgrove.two_step import BitRecord, StepOne, two_step
 
 if TYPE_CHECKING:
     from hashgrove.choosing import Choice
@@ -103,9 +99,12 @@ class FastHash(SupervisedHasher):
     choice_ : Choice or None
         What ``"auto"`` tried, with the results, and why it chose what it chose.
     inferred_codes_ : uint8 array of shape (n, ceil(n_bits / 8))
-        The codes that step 1 inferred for the training rows; see `codewords`.
+        The codes that step 1 inferred for the training rows.
     codewords_ : Codewords
-        The inferred code of each class; see `codewords`.
+        The inferred code of each class: ``codewords_.of_labels(y)`` has those of the labels in ``y``. Use them for
+        database items whose classes are known, and search with the codes of queries or with their scores as weights.
+        That is close to what a classifier does, so do not compare its figures with those of unlabelled items. For tags
+        and pairs there are none.
     validation_ : Validation
         How good the codes are on held-out rows, if `fit` was given ``validation``.
     n_features_in_ : int
@@ -194,6 +193,7 @@ class FastHash(SupervisedHasher):
         unlabelled: Any = None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
+        refit: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn the hash functions from the rows of ``X`` and what is known about their similarity.
@@ -211,100 +211,226 @@ class FastHash(SupervisedHasher):
             How much each row counts, in step 1 and in step 2 (if the hash function accepts weights). A row of weight 2
             counts like two equal rows.
         validation : float or (X, y), optional
-            Rows to measure the codes on, with class labels or tags: a share of the rows, which are then not trained on,
-            or rows of their own. The result, ``validation_``, has the quality of the codes beside that of the vectors
-            themselves and of codes that are learned without labels. A warning says if the codes are worse.
+            Rows to measure the codes on, with class labels or tags: a share of the rows, which are held out, or rows of
+            their own. The result, ``validation_``, has the quality of the codes beside that of the vectors themselves
+            and of codes that are learned without labels. A warning says if the codes are worse.
+        refit : bool, default=True
+            Whether to learn again from all rows after a share of them was held out, with the hash function that was
+            chosen before. ``validation_`` is then the quality of codes learned without these rows, which those of the
+            final model can be expected to reach. If not, the model has not seen the held-out rows.
         checkpoint : path, optional
             A file that is written after each bit. If it exists already, the fit goes on from it; it must belong to the
-            same data and parameters (but for ``n_bits``). The result is the same as that of one uninterrupted fit.
+            same data and parameters (but for ``n_bits``). The result is the same as that of one uninterrupted fit. The
+            fit without the held-out rows has a file of its own, with ".held-out" after its name.
         """
-        if validation is None:
-            target = Target(y, affinity, triplets, unlabelled, sample_weight)
-            self._fit(X, target, reset=earlier_encoder(self) is None, checkpoint=checkpoint)
-            self.__dict__.pop("validation_", None)  # that of an earlier fit
-            return self
-        if y is None:
+        if validation is not None and y is None:
             raise ValueError("The 'validation' parameter needs class labels or tags as y. Got pairs or triplets.")
-        from hashgrove.validation import validated_fit
-
-        return validated_fit(self, X, y, validation, unlabelled, sample_weight, checkpoint=checkpoint)
+        target = Target(y, affinity, triplets, unlabelled, sample_weight)
+        options = {"validation": validation, "unlabelled": unlabelled, "refit": refit, "checkpoint": checkpoint}
+        self._fit(X, target, reset=self._earlier() is None, **options)
+        for sentence in self._shortcomings():
+            warnings.warn(sentence, stacklevel=2)
+        return self
 
     def _learn(
         self,
         X: NDArray[Any],
         supervision: Supervision,
         rng: np.random.Generator,
+        *,
+        validation: Any = None,
+        unlabelled: Any = None,
+        refit: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Encoder:
-        """Choose the hash function if it is "auto", learn its bits by Algorithm 1, and add the generic bits."""
-        learner = self._choose(X, supervision, rng)
-        n_generic = count_generic_bits(self.generic_bits, self.n_bits, learner)
-        n_learned = self.n_bits - n_generic
-        file = checkpoint_of(self, checkpoint, X, supervision, learner)
-        learned = known_bits(self, X, rng, file, n_bits=n_learned)
-        two_step = TwoStep.of(self, learner, n_bits=n_learned)
+        """Learn from all rows, or, to validate, first from all but the held-out ones."""
+        Flag().check("refit", refit)
+        self.__dict__.pop("validation_", None)  # that of an earlier fit
+        seed = seed_of(rng)
+        earlier = self._earlier_bits(X, seed)
+        if validation is None:
+            return self._learn_rows(X, supervision, earlier, checkpoint)
 
-        def keep(record: BitRecord) -> None:
-            if file is not None:
-                write_checkpoint(file, learned)
-            for callback in (show, *self.callbacks):
-                callback(record)
+        from hashgrove.validation import hold_out, measure
 
-        # without the seed of the earlier bits they cannot be inferred again; what they really give stands in for them
-        repeat = file is None and isinstance(self.random_state, Integral)
-        with keeping(self, learned), report_progress(n_learned, done=len(learned), verbose=self.verbose) as show:
-            inferred = two_step.learn(X, supervision, learned, n_bits=n_learned, repeat=repeat, after_each=keep)
-        encoder = learned.join()
-        if n_generic:
-            stream = substream(np.random.default_rng(learned.seed), 3)
-            encoder = spread(encoder, learn_generic_bits(X, supervision, n_bits=n_generic, rng=stream))
-        self.history_, self.generic_bits_ = learned.history, n_generic
-        self.inferred_codes_ = inferred_codes(inferred, encoder, X, n_jobs=self.n_jobs)
-        self.codewords_ = Codewords.of(self.inferred_codes_, supervision)
-        warn_of_constant_bits(self.history_)
+        def read(X: Any, y: Any) -> tuple[NDArray[Any], Supervision]:
+            rows = self._check_X(X)
+            return rows, self._read(rows, Target(y, unlabelled=unlabelled))
+
+        held_out = hold_out(validation, X, supervision, read=read, seed=seed)
+        refit &= len(held_out.trained) < len(X)
+        rows, known = X[held_out.trained], supervision.subset(held_out.trained)
+        if refit:
+            beside = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
+            encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, final=False)
+        else:
+            encoder = self._learn_rows(rows, known, earlier, checkpoint)
+        found = measure(encoder, rows, held_out.X, held_out.labels, seed=seed, n_jobs=self.n_jobs)
+        if refit:
+            encoder = self._learn_rows(X, supervision, earlier, checkpoint, self.hash_function_)
+        self.validation_ = found
         return encoder
 
-    def _choose(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Learner:
-        """The hash function to use: the one given, what a warm start used, or what a trial on a sample chooses."""
+    def _learn_rows(
+        self,
+        X: NDArray[Any],
+        supervision: Supervision,
+        learned: LearnedBits,
+        checkpoint: str | os.PathLike[str] | None,
+        learner: Learner | None = None,
+        *,
+        final: bool = True,
+    ) -> Encoder:
+        """Choose the hash function unless it is known, learn its bits from these rows, and keep what was learned.
+
+        The callbacks hear of the ``final`` fit only.
+        """
+        learner = self._choose(X, supervision, learned) if learner is None else learner
+        file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, learner)
+        if file is not None:
+            learned = LearnedBits.of_checkpoint(file, X) or learned
+
+        def after_each(record: BitRecord) -> None:
+            if file is not None:
+                learned.write(file)
+            for callback in (show, *(self.callbacks if final else ())):
+                callback(record)
+
+        n_learned = self.n_bits - self._count_generic(learner)
+        try:
+            with interruptible(), report_progress(n_learned, done=len(learned), verbose=self.verbose) as show:
+                encoder, self.inferred_codes_ = self._learn_bits(X, supervision, learner, learned, after_each)
+        except KeyboardInterrupt:
+            if final and len(learned):  # a warm start goes on from them
+                self.encoder_ = self._learned = learned.join()
+                self.history_, self.generic_bits_ = learned.history, 0
+            raise
+        self._learned, self.history_, self.generic_bits_ = learned.join(), learned.history, self.n_bits - n_learned
+        self.codewords_ = Codewords.of(self.inferred_codes_, supervision)
+        return encoder
+
+    def _learn_bits(
+        self,
+        X: NDArray[Any],
+        supervision: Supervision,
+        learner: Learner,
+        learned: LearnedBits,
+        after_each: Callable[[BitRecord], None] | None = None,
+    ) -> tuple[Encoder, NDArray[np.uint8]]:
+        """Consume Algorithm 1, then add the generic bits; returns an encoder, and the codes that step 1 inferred.
+
+        New bits are added to ``learned``. The hasher itself stays as it is.
+        """
+        n_generic = self._count_generic(learner)
+        n_learned = self.n_bits - n_generic
+        if len(learned) > n_learned:
+            raise ValueError(
+                f"The 'n_bits' parameter must be at least {len(learned) + n_generic}: {len(learned)} bits learned so "
+                f"far and {n_generic} generic ones. Got {self.n_bits} instead."
+            )
+        stagewise, rng = self._suited("stagewise", learner), np.random.default_rng(learned.seed)
+        draws = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
+        step_one = StepOne(
+            supervision.affinity(**draws, random_state=learned.seed, n_jobs=self.n_jobs),
+            loss=losses.check_loss(self.loss, n_learned),
+            solver=as_solver(self.inference),
+            n_bits=n_learned,
+            loss_length=self.loss_length,
+            weighted=self._suited("weighted", learner),
+            importance=supervision.weights,
+            seed=learned.seed,
+            n_jobs=self.n_jobs,
+        )
+        data = learner.prepare(
+            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs
+        )
+        inferred = learned.replay(step_one, stagewise=stagewise)
+        for bit in two_step(step_one, learner, data, stagewise=stagewise):
+            inferred.append(bit.inferred)
+            learned.add(bit, seen=bit.output if stagewise else bit.inferred)
+            if after_each is not None:
+                after_each(bit.record)
+        encoder, bits = learned.join(), np.stack(inferred, axis=1) > 0
+        if n_generic:
+            generic = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3))
+            encoder = Spread(learned=encoder, generic=generic)
+            bits = encoder.merge(bits, unpack(generic.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
+        return encoder, pack(bits)
+
+    def _choose(self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits) -> Learner:
+        """The hash function to use: the one given, that of the bits learned before, or what a trial chooses."""
         if self.hash_function != AUTO:
             self.hash_function_, self.choice_ = as_learner(self.hash_function), None
-        elif earlier_encoder(self) is None or not hasattr(self, "hash_function_"):
+        elif len(learned) == 0 or not hasattr(self, "hash_function_"):
             from hashgrove.choosing import choose
 
-            self.choice_ = choose(self, X, supervision, substream(rng, 4))
+            def fit(learner: Learner, X: NDArray[Any], supervision: Supervision) -> Encoder:
+                return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed))[0]
+
+            self.choice_ = choose(fit, X, supervision, substream(np.random.default_rng(learned.seed), 4))
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 
-    def codewords(self, y: ArrayLike) -> NDArray[np.uint8]:
-        """The code that step 1 inferred for the class of each label in ``y``: packed codes, one row per label.
+    def _count_generic(self, learner: Learner) -> int:
+        return count_generic_bits(self.generic_bits, self.n_bits, learner)
 
-        Use them for database items whose classes are known, and search with the codes of queries or with their margins
-        (`FlatIndex.search_weighted`). That is close to what a classifier does, so do not compare its figures with those
-        of unlabelled items. For tags and pairs, ``inferred_codes_`` has the inferred code of each training row.
-        """
-        check_is_fitted(self, "codewords_")
-        return self.codewords_.of_labels(y)
+    def _suited(self, name: str, learner: Learner) -> bool:
+        """The value of a flag; if it is None, the one that suits the hash function."""
+        value = getattr(self, name)
+        return bool(getattr(learner, name, True) if value is None else value)
+
+    def _earlier_bits(self, X: NDArray[Any], seed: int) -> LearnedBits:
+        """The bits that a warm start extends; none if the fit starts anew."""
+        encoder = self._earlier()
+        if encoder is None:
+            return LearnedBits(seed)
+        # without the seed of the earlier bits they cannot be inferred again; their outputs stand in for them
+        again = isinstance(self.random_state, Integral)
+        return LearnedBits.of_encoder(encoder, X, self.history_, seed=seed, infer_again=again, n_jobs=self.n_jobs)
+
+    def _earlier(self) -> Encoder | None:
+        """The encoder that a warm start extends, without generic bits; None if the fit starts anew."""
+        return self._learned if self.warm_start and hasattr(self, "encoder_") else None
+
+    def _checkpoint(
+        self, path: str | os.PathLike[str], X: NDArray[Any], supervision: Supervision, learner: Learner
+    ) -> Checkpoint:
+        """A checkpoint of everything that decides what a bit becomes, however many bits there will be."""
+        left_out = self.not_saved | {"n_bits", "generic_bits"}
+        values = self.get_params(deep=False) | {"hash_function": learner}
+        parameters = {name: plain(value) for name, value in values.items() if name not in left_out}
+        return Checkpoint(path, fingerprint(parameters, X, *supervision.arrays()))
+
+    def _shortcomings(self) -> Iterator[str]:
+        """Warnings about the codes, one sentence each."""
+        constant = sum(record.ones in (0, 1) for record in self.history_)
+        if 2 * constant > len(self.history_):
+            yield (
+                f"{constant} of {len(self.history_)} bits are the same for all points. More bits do not lower the "
+                "loss: use fewer bits."
+            )
+        if hasattr(self, "validation_"):
+            yield from self.validation_.warnings()
 
     @classmethod
     def paper(cls, n_bits: int = 64, *, loss: str | losses.Loss = "ksh", **changes: Any) -> Self:
-        """FastHash as in the paper and in its authors' code.
+        """FastHash with the settings of its authors' code, which the paper describes in part.
 
         Discrete AdaBoost with 200 trees of depth 4 and 200 features per node, Block GraphCut from the authors' start,
-        weights of step 1 in step 2, bits learned one after the other. ``changes`` are other parameters of FastHash.
+        weights of step 1 in step 2, bits learned one after the other. ``changes`` are other parameters of FastHash;
+        the name of a hash function or of a solver means the one with the authors' settings.
 
         Examples
         --------
         >>> FastHash.paper(32, loss="hinge").inference
         BlockGraphCut(start='ones')
+        >>> FastHash.paper(32, hash_function="trees").hash_function.leaves
+        'sign'
         """
-        settings: dict[str, Any] = {
-            "hash_function": BoostedTrees.paper(),
-            "inference": BlockGraphCut(start="ones"),
-            "generic_bits": 0,
-            "weighted": True,
-            "stagewise": True,
-        }
-        return cls(n_bits, loss=loss, **settings | changes)
+        settings: dict[str, Any] = {"generic_bits": 0, "weighted": True, "stagewise": True} | changes
+        settings["hash_function"] = _as_in_paper(HASH_FUNCTIONS, settings.get("hash_function", "trees"))
+        settings["inference"] = _as_in_paper(SOLVERS, settings.get("inference", "block-gc"))
+        return cls(n_bits, loss=loss, **settings)
 
     def _accepts_sparse(self) -> bool:
         if self.hash_function == AUTO or self.generic_bits:
@@ -312,9 +438,15 @@ class FastHash(SupervisedHasher):
         return bool(getattr(as_learner(self.hash_function), "accepts_sparse", False))
 
     def _notes(self) -> dict[str, Any]:
-        """What a model file says about the fit besides the parameters."""
+        """Facts about the fit that a model file holds besides the parameters."""
         if not hasattr(self, "hash_function_"):
             return {}
         choice = getattr(self, "choice_", None)
         notes = {"hash_function": plain(self.hash_function_), "generic_bits": self.generic_bits_}
         return notes if choice is None else notes | {"choice": choice.to_dict()}
+
+
+def _as_in_paper(registry: Mapping[str, Any], choice: Any) -> Any:
+    """What a name stands for in the paper: the authors' settings, where the class has them."""
+    kind = registry.get(choice) if isinstance(choice, str) else None
+    return choice if kind is None else getattr(kind, "paper", kind)()

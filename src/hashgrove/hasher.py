@@ -1,4 +1,4 @@
-"""What all hashers share: the template of `fit`, and `transform`, `score` and `save`.
+"""The base classes of all hashers: the template of `fit`, and `transform`, `score` and `save`.
 
 A hasher learns, and an encoder is what it has learned. A method implements `Hasher._learn` only.
 """
@@ -170,7 +170,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
         codes = self.transform(X)
         truth = Target(y).read(codes, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
-        codes, (labels, settings) = codes[truth.known], truth.subset(truth.known).truth()
+        codes, (labels, settings) = codes[truth.known], truth.subset(truth.known).evaluation_labels()
         n_jobs = getattr(self, "n_jobs", None)
         return evaluate(
             codes, codes, y_queries=labels, y_database=labels, exclude_self=True, knn=None, n_jobs=n_jobs, **settings
@@ -204,7 +204,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         )
 
     def _notes(self) -> dict[str, Any]:
-        """What a model file says about the fit besides the parameters; JSON values."""
+        """Facts about the fit that a model file holds besides the parameters; JSON values."""
         return {}
 
     def __sklearn_tags__(self) -> Any:

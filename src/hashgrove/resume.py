@@ -1,4 +1,4 @@
-"""Going on with a saved model: a FastHash with the parameters and the bits of a file."""
+"""`load_hasher`: a FastHash with the parameters and the bits of a model file, to go on learning."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from hashgrove import losses
-from hashgrove.encoders import Encoder, Mixed
+from hashgrove.encoders import Spread
 from hashgrove.fasthash import AUTO, FastHash
-from hashgrove.functions import HASH_FUNCTIONS, as_learner
+from hashgrove.functions import HASH_FUNCTIONS, Classifier, as_learner
 from hashgrove.inference import SOLVERS, as_solver
 from hashgrove.runtime.parameters import check_parameters
 from hashgrove.storage.formats import one_line
@@ -30,40 +30,33 @@ def load_hasher(path: str | os.PathLike[str], **parameters: Any) -> FastHash:
     **parameters
         Parameters to set, among them those that a file cannot hold: a loss of your own, a scikit-learn classifier.
     """
-    learned, header = load(path), read_header(path)["header"]
-    notes = header.get("learned", {})
-    is_model = header.get("hasher") == FastHash.__name__ and isinstance(header.get("parameters"), dict)
-    if not is_model or not isinstance(notes, dict):
+    loaded, header = load(path), read_header(path)["header"]
+    notes, stored = header.get("learned"), header.get("parameters")
+    if header.get("hasher") != FastHash.__name__ or not isinstance(notes, dict) or not isinstance(stored, dict):
         raise ModelFileError(f"{os.fspath(path)}: must be a model of FastHash. Got {header.get('hasher')!r} instead.")
-    known = {kind.__name__: kind for kind in (*HASH_FUNCTIONS.values(), *SOLVERS.values())}
-    names = (header["parameters"].keys() & FastHash._get_param_names()) - FastHash.not_saved
+    known = {kind.__name__: kind for kind in (*HASH_FUNCTIONS.values(), Classifier, *SOLVERS.values())}
     hasher = FastHash(warm_start=True)
 
     def set_checked(name: str, value: Any) -> None:
         try:
-            value = rebuild(value, known) if isinstance(value, str) and "(" in value else value
-            _check(hasher.set_params(**{name: value}))
+            _check(hasher.set_params(**{name: rebuild(value, known)}))
         except ValueError as error:
             reason = f"{one_line(error)} Give it: load_hasher(path, {name}=...)."
             raise ModelFileError(f"{os.fspath(path)}: {reason}") from error
 
-    if "hash_function" in notes and "hash_function" not in parameters:  # what "auto" chose, checked like a parameter
-        set_checked("hash_function", notes["hash_function"])
+    if "hash_function" not in parameters:  # the one that "auto" chose, checked like a parameter
+        set_checked("hash_function", notes.get("hash_function"))
         hasher.hash_function_ = as_learner(hasher.hash_function)
-    for name in sorted(names - parameters.keys()):
-        set_checked(name, header["parameters"][name])
+    for name in sorted((stored.keys() & FastHash._get_param_names()) - FastHash.not_saved - parameters.keys()):
+        set_checked(name, stored[name])
     hasher.set_params(**parameters)
-    hasher.encoder_ = learned if isinstance(learned, Encoder) else learned.encoder
-    hasher.n_features_in_, hasher.history_, hasher.choice_ = hasher.encoder_.n_features, [], None
-    hasher.generic_bits_ = _generic_bits(hasher.encoder_, notes)
+    encoder: Any = getattr(loaded, "encoder", loaded)  # of an ImageEncoder, or the encoder itself
+    spread = encoder.part(Spread)
+    hasher.encoder_, hasher.n_features_in_ = encoder, encoder.n_features
+    hasher._learned = encoder if spread is None else spread.learned
+    hasher.generic_bits_ = encoder.n_bits - hasher._learned.n_bits
+    hasher.history_, hasher.choice_ = [], None
     return hasher
-
-
-def _generic_bits(encoder: Encoder, notes: dict[str, Any]) -> int:
-    """Number of generic bits, if the file says so and the encoder agrees."""
-    said = notes.get("generic_bits", 0)
-    agrees = isinstance(encoder, Mixed) and len(encoder.parts) == 2 and encoder.parts[1].n_bits == said
-    return int(said) if agrees else 0
 
 
 def _check(hasher: FastHash) -> None:

@@ -1,154 +1,254 @@
-"""Algorithm 1 of the paper: for each bit, infer the best values, then learn a function that gives them.
+"""Algorithm 1 of the paper: for each bit, infer its values (step 1), then learn a function that gives them (step 2).
 
 Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Decision Trees", TPAMI 2015.
+
+`StepOne` knows the bits so far and infers the next one. `two_step` is the loop over the bits. It knows no estimator:
+`hashgrove.FastHash` consumes its bits, and decides what happens after each of them.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove import losses
-from hashgrove.functions import BitRecord, LearnedBits, Learner
-from hashgrove.inference import BinaryQuadratic, PairDistances, Solver, as_solver
+from hashgrove.encoders import Encoder
+from hashgrove.functions import Learner
+from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
 from hashgrove.runtime.streams import substream
-from hashgrove.supervision import Supervision
+from hashgrove.supervision import Affinity
 
-if TYPE_CHECKING:
-    from hashgrove.fasthash import FastHash
+__all__ = ["BitRecord", "LearnedBit", "Objective", "StepOne", "Target", "two_step"]
 
-__all__ = ["TwoStep", "warn_of_constant_bits"]
+
+class Objective(NamedTuple):
+    """Mean loss over the pairs with a bit, and without it but still divided by the number of bits including it."""
+
+    after: float
+    before: float
 
 
 @dataclass(frozen=True)
-class TwoStep:
-    """Algorithm 1 with a loss, a solver of step 1 and a learner of step 2.
+class BitRecord:
+    """How one bit was learned.
 
-    The attributes are parameters of `hashgrove.FastHash`, which describes them.
+    Attributes
+    ----------
+    bit : int
+        Number of the bit, starting from 0.
+    objective : float
+        Mean loss over the pairs, with this bit included.
+    objective_before : float
+        The same with distances in the bits before this one, but still divided by the number of bits including it. The
+        objective in the paper's Table 5 is that of the last bit.
+    objective_of : {"learned bits", "inferred bits"}
+        The bits that both are taken over: the outputs of the hash functions or, if not stagewise, the values that step
+        1 inferred, without the errors of the hash functions.
+    training_error : float
+        Share of the training points whose learned bit differs from the inferred bit.
+    ones : float
+        Share of the training points whose learned bit is one; 0 or 1 means that the bit is constant.
+    seconds_inference, seconds_learning : float
+        Time that step 1 and step 2 took.
+    hash_function : str
+        The class of the learner.
     """
 
-    loss: losses.Loss
-    solver: Solver
-    learner: Learner
-    n_similar: int | None
-    n_dissimilar: int | None
-    stagewise: bool
-    weighted: bool
-    loss_length: str
-    n_jobs: int | None
+    bit: int
+    objective: float
+    objective_before: float
+    objective_of: str
+    training_error: float
+    ones: float
+    seconds_inference: float
+    seconds_learning: float
+    hash_function: str = ""
 
-    @classmethod
-    def of(cls, hasher: FastHash, learner: Learner, *, n_bits: int) -> TwoStep:
-        """Algorithm 1 with the parameters of a FastHash; where a flag is None, with what suits the hash function."""
 
-        def flag(name: str) -> bool:
-            value = getattr(hasher, name)
-            return bool(getattr(learner, name, True) if value is None else value)
+class LearnedBit(NamedTuple):
+    """One bit of Algorithm 1.
 
-        return cls(
-            loss=losses.check_loss(hasher.loss, n_bits),
-            solver=as_solver(hasher.inference),
-            learner=learner,
-            n_similar=hasher.n_similar,
-            n_dissimilar=hasher.n_dissimilar,
-            stagewise=flag("stagewise"),
-            weighted=flag("weighted"),
-            loss_length=hasher.loss_length,
-            n_jobs=hasher.n_jobs,
-        )
+    Attributes
+    ----------
+    encoder : Encoder
+        The hash function of the bit.
+    inferred, output : int8 arrays of shape (n,)
+        The values that step 1 inferred for the training points, and those that the hash function gives, -1 or +1.
+    record : BitRecord
+    """
 
-    def learn(
+    encoder: Encoder
+    inferred: NDArray[np.int8]
+    output: NDArray[np.int8]
+    record: BitRecord
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The result of step 1 for one bit, which is all that step 2 needs to know about it.
+
+    Attributes
+    ----------
+    bit : int
+        Number of the bit.
+    z : int8 array of shape (n,)
+        The inferred values, -1 or +1.
+    weights : float64 array of shape (n,)
+        How much each point matters for this bit: sum_j |a_ij|, with mean 1.
+    rng : Generator
+        The random stream of this bit.
+    seconds : float
+        Time that step 1 took.
+    """
+
+    bit: int
+    z: NDArray[np.int8]
+    weights: NDArray[np.float64] | None
+    rng: np.random.Generator
+    seconds: float
+
+
+class StepOne:
+    """Step 1: infers the values of one bit after the other, given those of the bits before.
+
+    Parameters
+    ----------
+    affinity : Affinity
+        The pairs that the loss is summed over.
+    loss : Loss
+    solver : Solver
+    n_bits : int
+        The final number of bits.
+    loss_length : {"current", "final"}
+        Number of bits that the loss divides distances by: those so far, or the final number.
+    weighted : bool
+        Whether step 2 weights each point by sum_j |a_ij|; otherwise by ``importance``.
+    importance : float64 array of shape (n,), optional
+        How much each point counts.
+    seed : int
+        Each bit has a random stream that depends on this seed and on the number of the bit only.
+    n_jobs : int, optional
+        Number of threads.
+    """
+
+    def __init__(
         self,
-        X: NDArray[Any],
-        supervision: Supervision,
-        learned: LearnedBits,
+        affinity: Affinity,
         *,
+        loss: losses.Loss,
+        solver: Solver,
         n_bits: int,
-        repeat: bool,
-        after_each: Callable[[BitRecord], None],
-    ) -> list[NDArray[np.int8]]:
-        """Learn the bits from ``len(learned)`` to ``n_bits``, and add each to ``learned``.
+        loss_length: str = "current",
+        weighted: bool = True,
+        importance: NDArray[np.float64] | None = None,
+        seed: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.affinity, self.loss, self.solver, self.n_bits = affinity, loss, solver, n_bits
+        self.loss_length, self.weighted, self.importance = loss_length, weighted, importance
+        self._rng = np.random.default_rng(seed)
+        self._state = solver.prepare(affinity, substream(self._rng, 1))
+        self._pair_weights = None if importance is None else importance / importance.max()
+        self._distances = PairDistances(affinity, n_bits=n_bits, weights=self._pair_weights, n_jobs=n_jobs)
 
-        Parameters
-        ----------
-        X, supervision
-            The training rows, and what is known about them.
-        learned : LearnedBits
-            The bits of an earlier fit, or none.
-        n_bits : int
-        repeat : bool
-            Whether to infer the earlier bits again if not ``stagewise``. If not, what they give stands in for them.
-        after_each : callable
-            Called with the record of each bit after it was added.
+    @property
+    def n_known(self) -> int:
+        """Number of bits so far."""
+        return self._distances.n_bits
 
-        Returns
-        -------
-        inferred : list of int8 arrays of shape (n,)
-            The inferred values of all bits. (Of earlier bits that are not repeated, what later bits see of them.)
-        """
-        rng = np.random.default_rng(learned.seed)
-        affinity = supervision.affinity(
-            n_similar=self.n_similar, n_dissimilar=self.n_dissimilar, random_state=learned.seed, n_jobs=self.n_jobs
-        )
-        data = self.learner.prepare(
-            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs
-        )
-        state = self.solver.prepare(affinity, substream(rng, 1))
-        importance = None if supervision.weights is None else supervision.weights / supervision.weights.max()
-        distances = PairDistances(affinity, n_bits=n_bits, weights=importance, n_jobs=self.n_jobs)
+    def infer(self) -> Target:
+        """Infer the values of the next bit: min z'Az (equation 9)."""
+        r, started = self.n_known, time.perf_counter()
+        rng = substream(self._rng, 2, r)
+        length = self.n_bits if self.loss_length == "final" else r + 1
+        coefficients = losses.coefficients(self.loss, length)  # Proposition 1
+        problem = BinaryQuadratic(self.affinity, self._distances.values, coefficients, self._pair_weights)
+        z = self.solver.solve(self._state, problem, rng)
+        weights = problem.weights() if self.weighted else self.importance
+        return Target(r, z, weights, rng, time.perf_counter() - started)
 
-        def problem_of(r: int) -> BinaryQuadratic:
-            length = n_bits if self.loss_length == "final" else r + 1
-            return BinaryQuadratic(affinity, distances.values, losses.coefficients(self.loss, length), importance)
-
-        inferred: list[NDArray[np.int8]] = []
-        for r, bit in enumerate(learned.bits):
-            again = repeat and not self.stagewise
-            inferred.append(self.solver.solve(state, problem_of(r), substream(rng, 2, r)) if again else bit)
-            distances.add_bit(inferred[-1])
-
-        for r in range(len(learned), n_bits):
-            stream = substream(rng, 2, r)
-            started = time.perf_counter()
-            problem = problem_of(r)
-            z = self.solver.solve(state, problem, stream)  # Step 1
-            weights = problem.weights() if self.weighted else supervision.weights
-            ended_inference = time.perf_counter()
-            encoder, bit = self.learner.learn(data, z, weights, stream)  # Step 2
-            ended = time.perf_counter()
-            seen = bit if self.stagewise else z
-            tables = losses.loss_tables(self.loss, r + 1)
-            before = distances.mean(*tables)
-            distances.add_bit(seen)  # in Algorithm 1, the real output feeds the next bit
-            record = BitRecord(
-                bit=r,
-                objective=distances.mean(*tables),
-                objective_before=before,
-                objective_of="learned bits" if self.stagewise else "inferred bits",
-                training_error=float((bit != z).mean()),
-                ones=float((bit > 0).mean()),
-                seconds_inference=ended_inference - started,
-                seconds_learning=ended - ended_inference,
-                hash_function=type(self.learner).__name__,
-            )
-            inferred.append(z)
-            learned.add(encoder, seen, record)
-            after_each(record)
-        return inferred
+    def add(self, bit: NDArray[np.int8]) -> Objective:
+        """Add the values of the next bit, those that the bits after it will see."""
+        tables = losses.loss_tables(self.loss, self.n_known + 1)
+        before = self._distances.mean(*tables)
+        self._distances.add_bit(bit)
+        return Objective(after=self._distances.mean(*tables), before=before)
 
 
-def warn_of_constant_bits(history: Sequence[BitRecord]) -> None:
-    """Warn if more than half of the bits are the same for all points."""
-    constant = sum(record.ones in (0, 1) for record in history)
-    if 2 * constant > len(history):
-        warnings.warn(
-            f"{constant} of {len(history)} bits are the same for all points. More bits do not lower the loss: "
-            "use fewer bits.",
-            stacklevel=6,
-        )
+def two_step(
+    step_one: StepOne,
+    learner: Learner,
+    data: Any,
+    *,
+    stagewise: bool = True,
+    execute: Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]] = map,
+) -> Iterator[LearnedBit]:
+    """Algorithm 1: yields the bits from ``step_one.n_known`` to ``step_one.n_bits``, one after the other.
+
+    Parameters
+    ----------
+    step_one : StepOne
+        It may know some bits already: those of a warm start or of a checkpoint.
+    learner : Learner
+        Step 2.
+    data : object
+        The result of ``learner.prepare``.
+    stagewise : bool
+        Whether the output of each hash function feeds the next bit, as in the paper. If not, the bits that step 1
+        inferred do, and the hash functions are independent pieces of work.
+    execute : function, default=map
+        Applies a function to independent pieces of work and gives the results in their order. The default learns them
+        in this thread, one by one.
+    """
+    if stagewise:
+        while step_one.n_known < step_one.n_bits:
+            target = step_one.infer()  # Step 1
+            function = _learn(learner, data, target)  # Step 2
+            objective = step_one.add(function.output)  # the real output feeds the next bit
+            yield _learned(target, function, objective, "learned bits")
+    else:
+        pieces = _inferred_bits(step_one)  # Step 1 needs nothing of step 2
+        for target, objective, function in execute(lambda piece: (*piece, _learn(learner, data, piece[0])), pieces):
+            yield _learned(target, function, objective, "inferred bits")
+
+
+def _inferred_bits(step_one: StepOne) -> Iterator[tuple[Target, Objective]]:
+    """The remaining bits, each inferred after the inferred values of those before it."""
+    while step_one.n_known < step_one.n_bits:
+        target = step_one.infer()
+        yield target, step_one.add(target.z)
+
+
+class _Function(NamedTuple):
+    """The hash function of one bit, what it gives for the training points, and how it was learned."""
+
+    encoder: Encoder
+    output: NDArray[np.int8]
+    seconds: float
+    learner: str
+
+
+def _learn(learner: Learner, data: Any, target: Target) -> _Function:
+    started = time.perf_counter()
+    encoder, output = learner.learn(data, target.z, target.weights, target.rng)
+    return _Function(encoder, output, time.perf_counter() - started, type(learner).__name__)
+
+
+def _learned(target: Target, function: _Function, objective: Objective, objective_of: str) -> LearnedBit:
+    record = BitRecord(
+        bit=target.bit,
+        objective=objective.after,
+        objective_before=objective.before,
+        objective_of=objective_of,
+        training_error=float((function.output != target.z).mean()),
+        ones=float((function.output > 0).mean()),
+        seconds_inference=target.seconds,
+        seconds_learning=function.seconds,
+        hash_function=function.learner,
+    )
+    return LearnedBit(function.encoder, target.z, function.output, record)

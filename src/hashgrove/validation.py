@@ -1,29 +1,29 @@
-"""Validation: how good the codes of a fit are on rows that it has not seen, beside what needs no labels.
+"""Validation: the quality of the codes of a fit on rows that it has not seen, beside methods that need no labels.
 
 Users should learn how good their codes are before they trust them. `validate` measures the codes on held-out rows, and
 beside them the vectors themselves (cosine similarity) and codes of the same length that are learned without labels
-(ITQ). Codes that lose against one of these are not worth their labels, and a warning says so.
+(ITQ). Codes that lose against one of these are not worth their labels, and `FastHash.fit` warns of it.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import _safe_indexing, check_consistent_length
 
 from hashgrove.baselines import ITQ, LSH
+from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
 from hashgrove.metrics import count_distinct, evaluate, evaluate_vectors
 from hashgrove.runtime.parameters import Number
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
-__all__ = ["Measured", "Validation", "hold_out", "validate", "validated_fit"]
+__all__ = ["HeldOut", "Measured", "Validation", "hold_out", "measure", "validate"]
 
 K = 10
 MAX_ROWS = 10_000  # that are searched
@@ -43,7 +43,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Validation:
-    """How good the codes are on held-out rows, each of which was searched for among the others.
+    """The quality of codes on held-out rows, each of which was searched for among the others.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Validation:
         return self.rows[0].map
 
     def warnings(self) -> list[str]:
-        """What is wrong with the codes, one sentence each."""
+        """One sentence for each method that is better than the codes."""
         codes, *others = self.rows
         return [
             f"On held-out rows the codes are worse than {other.method}: MAP {codes.map:.3f} against {other.map:.3f}. "
@@ -86,59 +86,51 @@ class Validation:
         return "\n".join(lines)
 
 
-def validated_fit(
-    hasher: Any, X: Any, y: Any, validation: Any, unlabelled: Any, sample_weight: Any, **options: Any
-) -> Any:
-    """Fit a FastHash, measure it on held-out rows, and keep the result as ``validation_``.
+class HeldOut(NamedTuple):
+    """Rows to validate on, with their labels, and the numbers of the rows to train on."""
 
-    ``validation`` is the share of the rows to hold out, or rows of their own with their labels.
+    trained: NDArray[np.intp]
+    X: NDArray[Any]
+    labels: Supervision
+
+
+def hold_out(
+    validation: Any,
+    X: NDArray[Any],
+    supervision: Supervision,
+    *,
+    read: Callable[[Any, Any], tuple[NDArray[Any], Supervision]],
+    seed: int,
+) -> HeldOut:
+    """Split off rows to validate on, and refuse those that could not be measured after a fit.
+
+    Parameters
+    ----------
+    validation : float or (X, y)
+        The share of the rows to hold out, or rows of their own with their labels, which ``read`` checks.
+    X, supervision
+        The rows that `fit` was given, and what is known about them.
+    read : function
+    seed : int
+        Seed of the split.
     """
-    seed = hasher._seed()
-    check_consistent_length(X, y, sample_weight)
+    if sparse.issparse(X):
+        raise TypeError("The 'X' parameter must be a dense array with validation. Got a sparse matrix instead.")
     if isinstance(validation, Real):
-        (X, y, sample_weight), validation = hold_out(float(validation), X, y, sample_weight, seed=seed)
-    elif not isinstance(validation, tuple | list) or len(validation) != 2:
+        Number(above=0, below=1).check("validation", validation)
+        order = np.random.default_rng([seed, 5]).permutation(len(X))
+        n_out = max(2, round(float(validation) * len(X)))
+        trained, chosen = np.sort(order[n_out:]), np.sort(order[:n_out])
+        rows, labels = X[chosen], supervision.subset(chosen)
+    elif isinstance(validation, tuple | list) and len(validation) == 2:
+        trained, (rows, labels) = np.arange(len(X)), read(*validation)
+    else:
         raise ValueError(
             "The 'validation' parameter must be a share between 0 and 1, or rows and their labels (X, y). "
             f"Got {type(validation).__name__} instead."
         )
-    _check(hasher, X, *validation, unlabelled=unlabelled)
-    hasher.fit(X, y, unlabelled=unlabelled, sample_weight=sample_weight, **options)
-    hasher.validation_ = validate(hasher, X, *validation, unlabelled=unlabelled, seed=seed)
-    return hasher
-
-
-def _check(hasher: Hasher, X_train: Any, X: Any, y: Any, *, unlabelled: Any) -> None:
-    """Refuse rows that could not be measured after a fit, before it has taken its time."""
-    if sparse.issparse(X_train) or sparse.issparse(X):
-        raise TypeError("The 'X' parameter must be a dense array with validation. Got a sparse matrix instead.")
-    if np.shape(X)[1:] != np.shape(X_train)[1:]:
-        raise ValueError(
-            f"The 'validation' parameter must have rows with the {np.shape(X_train)[1]} features of 'X'. "
-            f"Got shape {np.shape(X)} instead."
-        )
-    _read(hasher, X, y, unlabelled).check_pairs()
-
-
-def _read(hasher: Hasher, X: Any, y: Any, unlabelled: Any) -> Supervision:
-    shared = getattr(hasher, "min_shared", MIN_SHARED)
-    return Target(y, unlabelled=unlabelled).read(X, min_shared=shared, method=type(hasher).__name__)
-
-
-def hold_out(
-    share: float, X: Any, y: Any, sample_weight: Any, *, seed: int
-) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
-    """Split off a random ``share`` of the rows: (X, y, sample_weight) to train on, and (X, y) to validate on."""
-    Number(above=0, below=1).check("validation", share)
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
-    order = np.random.default_rng([seed, 5]).permutation(n)
-    n_out = max(2, round(share * n))
-    held_out, trained = np.sort(order[:n_out]), np.sort(order[n_out:])
-    weights = None if sample_weight is None else _safe_indexing(sample_weight, trained)
-    return (
-        (_safe_indexing(X, trained), _safe_indexing(y, trained), weights),
-        (_safe_indexing(X, held_out), _safe_indexing(y, held_out)),
-    )
+    labels.check_pairs()
+    return HeldOut(trained, rows, labels)
 
 
 def validate(hasher: Hasher, X_train: Any, X: Any, y: Any, *, unlabelled: Any = None, seed: int = 0) -> Validation:
@@ -157,28 +149,38 @@ def validate(hasher: Hasher, X_train: Any, X: Any, y: Any, *, unlabelled: Any = 
     seed : int
         Seed of the unsupervised codes, and of the sample if there are more rows.
     """
-    truth = _read(hasher, X, y, unlabelled)
-    chosen = truth.draw(MAX_ROWS, np.random.default_rng([seed, 6]))
-    rows, (labels, options) = _safe_indexing(X, chosen), truth.subset(chosen).truth()
-    X, X_train = np.asarray(rows), np.asarray(X_train)
-    options |= {"k": K, "exclude_self": True, "n_jobs": getattr(hasher, "n_jobs", None)}
+    shared = getattr(hasher, "min_shared", MIN_SHARED)
+    labels = Target(y, unlabelled=unlabelled).read(X, min_shared=shared, method=type(hasher).__name__)
+    n_jobs = getattr(hasher, "n_jobs", None)
+    return measure(hasher.encoder_, np.asarray(X_train), np.asarray(X), labels, seed=seed, n_jobs=n_jobs)
+
+
+def measure(
+    encoder: Encoder,
+    X_train: NDArray[Any],
+    X: NDArray[Any],
+    labels: Supervision,
+    *,
+    seed: int,
+    n_jobs: int | None = None,
+) -> Validation:
+    """Measure an encoder on the rows ``X`` with these labels; see `validate`."""
+    chosen = labels.draw(MAX_ROWS, np.random.default_rng([seed, 6]))
+    X, (y, options) = X[chosen], labels.subset(chosen).evaluation_labels()
+    options |= {"k": K, "exclude_self": True, "n_jobs": n_jobs}
 
     def of_codes(name: str, codes: NDArray[np.uint8]) -> Measured:
-        report = evaluate(codes, codes, y_queries=labels, y_database=labels, knn=None, **options)
+        report = evaluate(codes, codes, y_queries=y, y_database=y, knn=None, **options)
         return Measured(name, codes.shape[1], report.map, report.precision_at_k, count_distinct(codes))
 
-    n_bits = hasher.encoder_.n_bits
+    n_bits = encoder.n_bits
     rival = ITQ(n_bits, random_state=seed) if n_bits <= X.shape[1] else LSH(n_bits, random_state=seed)
-    name = f"{type(rival).__name__}, {n_bits} bits, no labels"
-    vectors = evaluate_vectors(X, X, y_queries=labels, y_database=labels, **options)
-    found = Validation(
+    vectors = evaluate_vectors(X, X, y_queries=y, y_database=y, **options)
+    return Validation(
         rows=(
-            of_codes(CODES, hasher.transform(rows)),
+            of_codes(CODES, encoder.encode(X, n_jobs=n_jobs)),
             Measured(VECTORS, 4 * X.shape[1], vectors.map, vectors.precision_at_k, None),
-            of_codes(name, rival.fit(X_train).transform(X)),
+            of_codes(f"{type(rival).__name__}, {n_bits} bits, no labels", rival.fit(X_train).transform(X)),
         ),
         n_rows=len(X),
     )
-    for sentence in found.warnings():
-        warnings.warn(sentence, stacklevel=3)
-    return found

@@ -7,12 +7,13 @@ import pytest
 
 from example_encoders import N_FEATURES, example, save_and_load, some_rows
 from hashgrove import load
-from hashgrove.encoders import Augmented, Linear, Mixed, Sum
+from hashgrove.encoders import Lifted, Linear, Mixed, Sum, join
 from hashgrove.encoders.composite import MAX_DEPTH, MAX_PARTS
-from hashgrove.functions import FittedClassifiers, join, spread
+from hashgrove.functions import FittedClassifiers
 from hashgrove.hasher import Hasher
 
 X = some_rows(40)
+SOURCE = np.array([0, 1, 0, 0], np.uint8)
 
 
 def scores_of(encoders):
@@ -50,33 +51,27 @@ class TestJoin:
         np.testing.assert_allclose(whole.scores(X), scores_of(parts), rtol=1e-12)
 
     def test_encoders_of_one_kind_stay_of_this_kind(self):
-        for name in ("linear", "sum", "mixed", "directed", "posterior"):
+        for name in ("linear", "sum", "mixed", "lifted", "posterior"):
             parts = [example(name, n, seed=n) for n in (1, 2)]
             whole = join(parts)
             assert type(whole) is type(parts[0])
             np.testing.assert_allclose(whole.scores(X), scores_of(parts), rtol=1e-5, atol=1e-5)
 
-    def test_what_shares_directions_is_joined_inside(self):
-        directions = example("kernel", 4)
-        parts = [
-            Augmented(directions=directions, bits=example(name, 2, n_features=N_FEATURES + 4))
-            for name in ("linear", "class-scores")
-        ]
+    def test_encoders_with_the_same_lift_are_joined_inside(self):
+        lift = example("kernel", 4)
+        parts = [Lifted(lift=lift, bits=example(name, 2, n_features=4)) for name in ("linear", "posterior")]
         whole = join(parts)
-        assert isinstance(whole, Augmented)
+        assert isinstance(whole, Lifted)
         assert isinstance(whole.bits, Mixed)
         np.testing.assert_allclose(whole.scores(X), scores_of(parts), rtol=1e-12)
 
-    def test_other_directions_are_not_dropped(self):
-        """The bits of the second encoder see its own directions, or it is refused."""
-        parts = [
-            Augmented(directions=example("linear", 4, seed=seed), bits=example("linear", 2, n_features=N_FEATURES + 4))
-            for seed in (0, 1)
-        ]
-        with pytest.raises(ValueError, match="same directions"):
+    def test_another_lift_is_not_dropped(self):
+        """The bits of the second encoder see its own lift, or it is refused."""
+        parts = [Lifted(lift=example("linear", 4, seed=s), bits=example("linear", 2, n_features=4)) for s in (0, 1)]
+        with pytest.raises(ValueError, match="same 'lift'"):
             join(parts)
 
-    def test_fitted_classifiers_take_encoders_in(self):
+    def test_fitted_classifiers_and_encoders_are_parts(self):
         from sklearn.tree import DecisionTreeClassifier
 
         from hashgrove.functions import Classifier
@@ -86,7 +81,7 @@ class TestJoin:
         z = np.where(X[:, 0] > 0, 1, -1).astype(np.int8)
         fitted, _ = learner.learn(learner.prepare(X, rng), z, None, rng)
         whole = join([fitted, example("linear", 2)])
-        assert isinstance(whole, FittedClassifiers)
+        assert [type(part) for part in whole.parts] == [FittedClassifiers, Linear]
         np.testing.assert_allclose(whole.scores(X), scores_of([fitted, example("linear", 2)]))
 
 
@@ -98,7 +93,9 @@ class TestMixed:
         np.testing.assert_allclose(whole.scores(X), np.stack([b[:, 0], a[:, 0], a[:, 1], b[:, 1], a[:, 2]], axis=1))
 
     def test_concatenate_numbers_the_parts_anew(self):
-        parts = [spread(example("linear", 3, seed=s), example("kernel", 1, seed=s)) for s in range(3)]
+        parts = [
+            Mixed(parts=(example("linear", 3, seed=s), example("kernel", 1, seed=s)), source=SOURCE) for s in range(3)
+        ]
         whole = Mixed.concatenate(parts)
         whole.check()
         np.testing.assert_allclose(whole.scores(X), scores_of(parts), rtol=1e-12)
@@ -169,7 +166,7 @@ class TestHostileFiles:
         with pytest.raises(ValueError, match=r"exactly one of the encoders"):
             Sum.from_arrays(arrays | {"0.kernel.weights": np.ones((1, 1))})
 
-    @pytest.mark.parametrize("kind", ["sum", "mixed", "directed"])
+    @pytest.mark.parametrize("kind", ["sum", "mixed", "lifted", "spread"])
     def test_too_deep_names_are_refused_before_anything_is_built(self, kind):
         name = f"0.{kind}." * 100_000 + "0.linear.weights"
         with pytest.raises(ValueError, match=f"at most {MAX_DEPTH} nested"):

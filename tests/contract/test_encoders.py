@@ -21,10 +21,10 @@ from hashgrove import FastHash, load
 from hashgrove.codes import unpack
 from hashgrove.encoders import (
     ENCODERS,
-    Augmented,
     ClassScores,
     Encoder,
     Kernel,
+    Lifted,
     Linear,
     encoder_name,
 )
@@ -49,7 +49,7 @@ def test_scores_equal_the_naive_ones(name, dtype):
     scores = encoder.scores(X)
     assert scores.dtype in (np.float32, np.float64)
     assert scores.shape == (40, 11)
-    exact = name != "directed" or dtype == "float64"  # directions are rounded to the type of the features
+    exact = name != "lifted" or dtype == "float64"  # the scores of a lift are rounded to the type of the features
     expected = naive.ENCODER_SCORES[encoder_name(encoder)](X.astype(np.float64), **encoder.arrays())
     tolerance = precision(encoder)
     np.testing.assert_allclose(scores, expected, rtol=tolerance, atol=tolerance if exact else 1e-5)
@@ -72,7 +72,7 @@ def test_more_rows_than_a_chunk_and_any_number_of_threads(name):
 def test_concatenate_gives_the_bits_in_order(name):
     parts = [example(name, 1, seed=seed) for seed in range(4)] + [example(name, 3, seed=9)]
     whole = type(parts[0]).concatenate(parts)
-    assert (whole.n_bits, whole.n_features) == (7, N_FEATURES)
+    assert (whole.n_bits, whole.n_features) == (sum(part.n_bits for part in parts), N_FEATURES)
     X = some_rows(30)
     expected = np.concatenate([part.scores(X) for part in parts], axis=1)
     np.testing.assert_allclose(whole.scores(X), expected, rtol=precision(whole), atol=precision(whole))
@@ -140,7 +140,7 @@ class TestUntrustedArrays:
                 with np.errstate(all="ignore"):
                     changed = np.broadcast_to(values, array.shape).astype(array.dtype)
                 error = error_of(lambda wrong=arrays | {field: changed}: type(encoder).from_arrays(wrong).encode(X))
-                # directions that are not finite are features of the bits that are not finite
+                # lift that are not finite are features of the bits that are not finite
                 assert error is None or "the array" in error or "Input X contains" in error, (field, values)
 
     @pytest.mark.parametrize(
@@ -249,29 +249,20 @@ class TestSparseRows:
         )
 
 
-class TestAugmented:
-    def test_with_and_without_features(self):
-        directions, X = example("linear"), some_rows(20)
-        columns = directions.scores(X)
-        for n_features, rows in ((3, columns), (8, np.hstack([X, columns]))):
-            bits = example("linear", 4, n_features=n_features)
-            encoder = Augmented(directions=directions, bits=bits)
-            assert encoder.keeps_features == (n_features == 8)
-            np.testing.assert_allclose(encoder.scores(X), bits.scores(rows))
-
+class TestLifted:
     def test_every_encoder_can_be_either_part_in_a_file(self, name, tmp_path):
         X = some_rows(20)
         for encoder in (
-            Augmented(directions=example(name), bits=example("linear", 4, n_features=8)),
-            Augmented(directions=example("linear", N_FEATURES, seed=3), bits=example(name)),
+            Lifted(lift=example(name), bits=example("linear", 4, n_features=example(name).n_bits)),
+            Lifted(lift=example("linear", N_FEATURES, seed=3), bits=example(name)),
         ):
             loaded = save_and_load(encoder, tmp_path / "m")
             np.testing.assert_array_equal(loaded.scores(X), encoder.scores(X))
-            assert [type(loaded.directions), type(loaded.bits)] == [type(encoder.directions), type(encoder.bits)]
+            assert [type(loaded.lift), type(loaded.bits)] == [type(encoder.lift), type(encoder.bits)]
 
     def test_names_in_files(self):
-        encoder = Augmented(directions=example("kernel", N_FEATURES), bits=example("trees"))
-        kernel = [f"directions.kernel.{field}" for field in ("support", "weights", "bias", "gamma", "low", "scale")]
+        encoder = Lifted(lift=example("kernel", N_FEATURES), bits=example("trees"))
+        kernel = [f"lift.kernel.{field}" for field in ("support", "weights", "bias", "gamma", "low", "scale")]
         assert list(encoder.arrays()) == kernel + [f"bits.trees.{field}" for field in example("trees").arrays()]
 
     def test_parts_that_are_not_registered_are_refused_when_saving(self, tmp_path):
@@ -280,8 +271,8 @@ class TestAugmented:
             def __repr__(self):
                 return "Other()"
 
-        other = Other(**example("linear", n_features=8).arrays())
-        encoder = Augmented(directions=example("linear"), bits=other)
+        other = Other(**example("linear", n_features=3).arrays())
+        encoder = Lifted(lift=example("linear"), bits=other)
         assert encoder.encode(some_rows(3)).shape == (3, 1)
         hasher = FastHash(3)
         hasher.encoder_ = encoder
@@ -291,46 +282,46 @@ class TestAugmented:
 
     def test_a_saved_model_loads(self, tmp_path):
         hasher = FastHash(3)
-        hasher.encoder_ = Augmented(directions=example("kernel"), bits=example("class-scores", n_features=8))
+        hasher.encoder_ = Lifted(lift=example("kernel"), bits=example("class-scores", n_features=3))
         hasher.save(tmp_path / "m")
         X = some_rows(5)
         np.testing.assert_array_equal(load(tmp_path / "m").encode(X), hasher.encoder_.encode(X))
 
     def test_arrays_that_do_not_fit_are_refused(self):
-        directions = example("linear")
-        arrays = Augmented(directions=directions, bits=example("linear", 4, n_features=3)).arrays()
-        misfit = Augmented(directions=directions, bits=example("linear", 4, n_features=7)).arrays()
+        lift = example("linear")
+        arrays = Lifted(lift=lift, bits=example("linear", 4, n_features=3)).arrays()
+        misfit = Lifted(lift=lift, bits=example("linear", 4, n_features=7)).arrays()
         wrong = [
-            (misfit, "3 directions, with or without 5 features. Got 7 columns"),
+            (misfit, "must take the 3 scores of 'lift'. Got 7 columns"),
             ({n: array for n, array in arrays.items() if n.startswith("bits")}, r"only. Got \['bits'\]"),
             (arrays | {"bits.kernel.weights": np.ones((1, 1))}, r"exactly one .* Got \['kernel', 'linear'\]"),
             ({n.replace("bits.linear", "bits.svm"): a for n, a in arrays.items()}, r"Got \['svm'\]"),
             (arrays | {"more.linear.weights": np.ones((1, 1))}, "Linear must have the arrays"),
-            (arrays | {f"more.linear.{n}": a for n, a in directions.arrays().items()}, r"only. Got .*'more'"),
+            (arrays | {f"more.linear.{n}": a for n, a in lift.arrays().items()}, r"only. Got .*'more'"),
             (arrays | {"odd": np.ones(1)}, r"only. Got .*'odd'"),
-            (arrays | {"bits": np.ones(1)}, r"only. Got \['bits', 'bits', 'directions'\]"),
+            (arrays | {"bits": np.ones(1)}, r"only. Got \['lift', 'bits', 'bits'\]"),
             (arrays | {"bits.linear": np.ones(1)}, r"exactly one of the encoders .* Got \[''\]"),
-            ({"bits.directed." * 10_000 + "bits.linear.weights": np.ones(1)}, "at most 8 nested .* Got 10001"),
+            ({"bits.lifted." * 10_000 + "bits.linear.weights": np.ones(1)}, "at most 8 nested .* Got 10001"),
         ]
         for changed, message in wrong:
             with pytest.raises(ValueError, match=message):
-                Augmented.from_arrays(changed)
+                Lifted.from_arrays(changed)
 
     def test_too_many_inside_each_other_are_refused_when_saving(self):
         encoder = example("linear", N_FEATURES)
         for _ in range(8):
-            encoder = Augmented(directions=example("linear", N_FEATURES), bits=encoder)
+            encoder = Lifted(lift=example("linear", N_FEATURES), bits=encoder)
         np.testing.assert_array_equal(
-            Augmented.from_arrays(encoder.arrays()).encode(some_rows(9)), encoder.encode(some_rows(9))
+            Lifted.from_arrays(encoder.arrays()).encode(some_rows(9)), encoder.encode(some_rows(9))
         )
         with pytest.raises(ValueError, match="at most 8 nested"):
-            Augmented(directions=example("linear", N_FEATURES), bits=encoder).arrays()
+            Lifted(lift=example("linear", N_FEATURES), bits=encoder).arrays()
 
-    def test_concatenate_refuses_other_directions(self):
-        bits = example("linear", 1, n_features=9)
-        parts = [Augmented(directions=example(name, 4), bits=bits) for name in ("kernel", "linear")]
-        with pytest.raises(ValueError, match="same directions"):
-            Augmented.concatenate(parts)
+    def test_concatenate_refuses_another_lift(self):
+        bits = example("linear", 1, n_features=4)
+        parts = [Lifted(lift=example(name, 4), bits=bits) for name in ("kernel", "linear")]
+        with pytest.raises(ValueError, match="same 'lift'"):
+            Lifted.concatenate(parts)
 
 
 class TestKernel:
@@ -399,13 +390,13 @@ def test_constant(sign):
     assert ((encoder.scores(np.ones((4, 3))) > 0) == (sign > 0)).all()
 
 
-def test_directions_beyond_float32_are_its_largest_number():
+def test_lifted_values_beyond_float32_are_its_largest_number():
     steep = Linear(weights=np.array([[1e30]]), bias=np.zeros(1))
-    bits = Linear(weights=np.array([[0.0, 1e-30]]), bias=np.zeros(1))
-    encoder = Augmented(directions=steep, bits=bits)
+    bits = Linear(weights=np.array([[1e-30]]), bias=np.zeros(1))
+    encoder = Lifted(lift=steep, bits=bits)
     rows = np.array([[1e20], [-1e20]], np.float32)
     assert encoder.encode(rows).tolist() == [[1], [0]]
     lost = Linear(weights=np.array([[1e308, -1e308]]), bias=np.zeros(1))  # inf - inf
-    encoder = Augmented(directions=lost, bits=Linear(weights=np.ones((1, 3)), bias=np.zeros(1)))
+    encoder = Lifted(lift=lost, bits=Linear(weights=np.ones((1, 1)), bias=np.zeros(1)))
     with np.errstate(over="ignore", invalid="ignore"):
         assert np.isfinite(encoder.scores(np.full((1, 2), 1e10))).all()

@@ -180,7 +180,7 @@ def read_model(path):
 
 
 def hasher_seeds():
-    return signed_seeds([FORMAT1 / "trees.hashgrove", FORMAT1 / "directed.hashgrove"], "encoder")
+    return signed_seeds([FORMAT1 / "trees.hashgrove"], "encoder")
 
 
 def read_hasher(path):

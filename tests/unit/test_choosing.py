@@ -12,7 +12,9 @@ from scipy import sparse
 from hashgrove import BoostedTrees, FastHash, PosteriorBits, choosing, load_hasher
 from hashgrove.choosing import LEAST_ROWS, Candidate, candidates
 from hashgrove.cli import main
+from hashgrove.runtime.estimators import describe
 from hashgrove.storage.modelfile import read_header
+from hashgrove.storage.models import plain
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
 
 X, Y = blobs(120, 6)
@@ -44,7 +46,7 @@ class TestChoice:
         assert FastHash().hash_function == "auto"
         hasher = auto().fit(X, Y)
         assert hasher.choice_.hash_function is hasher.hash_function_
-        assert [trial.hash_function for trial in hasher.choice_.trials] == [repr(c.hash_function) for c in few()]
+        assert [trial.hash_function for trial in hasher.choice_.trials] == [describe(c.hash_function) for c in few()]
         assert all(0 < trial.map <= 1 for trial in hasher.choice_.trials)
         assert (hasher.choice_.n_rows, hasher.choice_.n_held_out) == (96, 24)
 
@@ -128,7 +130,7 @@ class TestChoice:
 
     def test_a_lead_is_needed_where_encoding_takes_longer(self, monkeypatch):
         """The same hash function twice: with a lead the second one cannot win, even if it is a little better."""
-        monkeypatch.setattr(choosing, "ENOUGH", 1.0)  # all are tried
+        monkeypatch.setattr(choosing, "DECISIVE_LEAD", 1.0)  # all are tried
         slow = BoostedTrees(**SMALL, leaves="newton")
         maps = {trial.hash_function: trial.map for trial in auto().fit(X, Y).choice_.trials}
         best = max(maps, key=maps.get)
@@ -177,15 +179,15 @@ class TestWrittenDown:
         kind = type(hasher.hash_function_).__name__
         assert {record.hash_function for record in hasher.history_} == {kind}
         assert sum("trial of" in record.message for record in caplog.records) == 3
-        assert repr(hasher.hash_function_) in caplog.records[-1].message
-        assert str(hasher.choice_).splitlines()[0] == f"chosen: {hasher.hash_function_!r}"
+        assert describe(hasher.hash_function_) in caplog.records[-1].message
+        assert str(hasher.choice_).splitlines()[0] == f"chosen: {describe(hasher.hash_function_)}"
 
     def test_in_the_model_file_and_info(self, tmp_path, capsys):
         hasher = auto().fit(X, Y)
         hasher.save(tmp_path / "m")
         notes = read_header(tmp_path / "m")["header"]["learned"]
         assert notes["choice"] == hasher.choice_.to_dict()
-        assert notes["hash_function"] == repr(hasher.hash_function_)
+        assert notes["hash_function"] == plain(hasher.hash_function_)
         assert notes["generic_bits"] == hasher.generic_bits_
         json.dumps(notes)
         for style in ([], ["--json"]):
@@ -199,7 +201,7 @@ class TestWrittenDown:
     def test_a_given_hash_function_is_in_the_file_without_a_choice(self, tmp_path):
         auto(hash_function=PosteriorBits()).fit(X, Y).save(tmp_path / "m")
         notes = read_header(tmp_path / "m")["header"]["learned"]
-        assert notes == {"hash_function": "PosteriorBits()", "generic_bits": 2}
+        assert notes == {"hash_function": plain(PosteriorBits()), "generic_bits": 2}
 
     def test_train_prints_it(self, tmp_path, capsys, monkeypatch):
         monkeypatch.chdir(tmp_path)

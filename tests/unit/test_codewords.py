@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
 
 from hashgrove import BoostedTrees, FastHash, PosteriorBits, evaluate, unpack
 from hashgrove.functions.codewords import Codewords
@@ -24,20 +23,20 @@ class TestCodewords:
     def test_labels_that_are_strings(self):
         names = np.array([f"class {label}" for label in Y])
         hasher = small().fit(X, names)
-        words = hasher.codewords(["class 3", "class 11", "class 3"])
+        words = hasher.codewords_.of_labels(["class 3", "class 11", "class 3"])
         assert words.shape == (3, 2)
         np.testing.assert_array_equal(words[0], words[2])
         assert (words[0] != words[1]).any()
 
     @pytest.mark.parametrize("form", [list, np.array, lambda y: np.array(y, np.int32), lambda y: np.array(y, float)])
     def test_labels_in_other_forms(self, form):
-        assert small().fit(X, Y).codewords(form([3, 5])).shape == (2, 2)
+        assert small().fit(X, Y).codewords_.of_labels(form([3, 5])).shape == (2, 2)
 
     def test_a_label_that_was_not_in_training(self):
         hasher = small().fit(X, Y)
         message = "The 'y' parameter must have labels that were in training. Got 12 instead."
         with pytest.raises(ValueError) as error:
-            hasher.codewords([0, 12])
+            hasher.codewords_.of_labels([0, 12])
         assert str(error.value) == message
 
     @pytest.mark.parametrize("kind", ["tags", "pairs"])
@@ -48,11 +47,7 @@ class TestCodewords:
         with pytest.raises(
             ValueError, match=r"fitted with class labels\. This one was fitted with tags or pairs; infer"
         ):
-            hasher.codewords([0])
-
-    def test_not_fitted(self):
-        with pytest.raises(NotFittedError):
-            small().codewords([0])
+            hasher.codewords_.of_labels([0])
 
     @pytest.mark.parametrize("n_bits", [8, 13])
     def test_they_are_the_majority_of_the_inferred_codes(self, n_bits):
@@ -60,7 +55,7 @@ class TestCodewords:
         bits = unpack(hasher.inferred_codes_, n_bits)
         for label in range(12):
             votes = bits[label == Y].mean(axis=0)
-            np.testing.assert_array_equal(unpack(hasher.codewords([label]), n_bits)[0], votes > 0.5)
+            np.testing.assert_array_equal(unpack(hasher.codewords_.of_labels([label]), n_bits)[0], votes > 0.5)
 
     def test_a_tie_is_a_zero(self):
         codes = np.array([[0b101], [0b110]], np.uint8)
@@ -71,9 +66,11 @@ class TestCodewords:
         hasher = small().fit(X, y, unlabelled=-1)
         known = y >= 0
         assert len(hasher.inferred_codes_) == known.sum()
-        np.testing.assert_array_equal(hasher.codewords(range(12)), small().fit(X[known], Y[known]).codewords(range(12)))
+        np.testing.assert_array_equal(
+            hasher.codewords_.of_labels(range(12)), small().fit(X[known], Y[known]).codewords_.of_labels(range(12))
+        )
         with pytest.raises(ValueError, match="Got -1 instead"):
-            hasher.codewords([-1])
+            hasher.codewords_.of_labels([-1])
 
 
 class TestInferredCodes:
@@ -85,13 +82,13 @@ class TestInferredCodes:
 
     def test_generic_bits_are_those_of_the_rows(self):
         hasher = small().fit(X, Y)
-        is_generic = hasher.encoder_.source == 1
+        is_generic = hasher.encoder_.is_generic
         bits, inferred = unpack(hasher.transform(X), 16), unpack(hasher.inferred_codes_, 16)
         np.testing.assert_array_equal(bits[:, is_generic], inferred[:, is_generic])
 
     def test_rows_of_one_class_have_one_code_but_for_generic_bits(self):
         hasher = small(generic_bits=0).fit(X, Y)
-        own = hasher.codewords(Y)
+        own = hasher.codewords_.of_labels(Y)
         assert (unpack(own, 16) == unpack(hasher.inferred_codes_, 16)).mean() > 0.97
 
     @pytest.mark.parametrize("kind", ["tags", "pairs"])
@@ -119,7 +116,7 @@ class TestSearch:
     def test_code_words_and_margins_retrieve_better_than_codes(self, hash_function):
         hasher = small(12, hash_function=hash_function, generic_bits=0).fit(X, Y)
         codes, queries = hasher.transform(X), hasher.transform(X_NEW)
-        words, margins = hasher.codewords(Y), np.abs(hasher.decision_function(X_NEW))
+        words, margins = hasher.codewords_.of_labels(Y), np.abs(hasher.decision_function(X_NEW))
         symmetric = evaluate(codes, queries, y_queries=Y_NEW, y_database=Y, knn=None).map
         by_words = evaluate(words, queries, y_queries=Y_NEW, y_database=Y, knn=None).map
         asymmetric = evaluate(words, queries, y_queries=Y_NEW, y_database=Y, knn=None, weights=margins).map

@@ -9,8 +9,8 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, evaluate, load, load_hasher, unpack
-from hashgrove.encoders import Linear, Mixed
-from hashgrove.functions import HASH_FUNCTIONS, count_generic_bits, generic, learn_generic_bits, spread
+from hashgrove.encoders import Linear, Spread
+from hashgrove.functions import HASH_FUNCTIONS, count_generic_bits, generic, learn_generic_bits
 from hashgrove.functions.base import Learner
 from hashgrove.metrics import count_distinct
 from hashgrove.numerics.unit_rows import unit_rows
@@ -38,12 +38,12 @@ class TestEveryHashFunction:
         hash_function = small_function(hash_function)
         hasher = small(hash_function=hash_function).fit(X, Y)
         alone = small(8, hash_function=hash_function, generic_bits=0).fit(X, Y)
-        generic_ones = hasher.encoder_.source == 1
+        generic_ones = hasher.encoder_.is_generic
         bits = unpack(hasher.transform(X_NEW), 12)
         assert hasher.generic_bits_ == generic_ones.sum() == 4
         assert len(hasher.history_) == 8
         np.testing.assert_array_equal(bits[:, ~generic_ones], unpack(alone.transform(X_NEW), 8))
-        np.testing.assert_array_equal(bits[:, generic_ones], unpack(hasher.encoder_.parts[1].encode(X_NEW), 4))
+        np.testing.assert_array_equal(bits[:, generic_ones], unpack(hasher.encoder_.generic.encode(X_NEW), 4))
         np.testing.assert_array_equal(bits, hasher.decision_function(X_NEW) > 0)
 
     @pytest.mark.parametrize("hash_function", [*HASH_FUNCTIONS, RidgeClassifier()], ids=str)
@@ -101,20 +101,20 @@ class TestPositions:
         learned, generic_ones = (
             Linear(weights=np.ones((n, 1)), bias=np.zeros(n)) for n in (n_bits - n_generic, n_generic)
         )
-        source = spread(learned, generic_ones).source
+        source = Spread(learned=learned, generic=generic_ones).is_generic
         assert source.sum() == n_generic
         for length in range(1, n_bits + 1):
             assert abs(source[:length].sum() - length * n_generic / n_bits) < 1
 
     def test_prefixes_of_one_fit_are_codes_of_both_kinds(self):
         hasher = small(16, hash_function=PosteriorBits(), generic_bits=None).fit(X, Y)
-        np.testing.assert_array_equal(np.flatnonzero(hasher.encoder_.source), [3, 7, 11, 15])
+        np.testing.assert_array_equal(np.flatnonzero(hasher.encoder_.is_generic), [3, 7, 11, 15])
 
     def test_a_longer_fit_has_the_learned_bits_of_a_shorter_one(self):
         """The generic bits are another rotation for another number of bits; the learned ones stay."""
         short, long = (small(n, hash_function=PosteriorBits(), generic_bits=n // 4).fit(X, Y) for n in (8, 16))
         np.testing.assert_array_equal(
-            unpack(long.encoder_.parts[0].encode(X_NEW), 12)[:, :6], unpack(short.encoder_.parts[0].encode(X_NEW), 6)
+            unpack(long.encoder_.learned.encode(X_NEW), 12)[:, :6], unpack(short.encoder_.learned.encode(X_NEW), 6)
         )
 
 
@@ -122,7 +122,7 @@ class TestSizes:
     def test_more_bits_than_features(self):
         rows, y = blobs(n_classes=3, n_features=4)
         hasher = small(24, generic_bits=10).fit(rows, y)
-        generic_part = hasher.encoder_.parts[1]
+        generic_part = hasher.encoder_.generic
         assert generic_part.weights.shape == (10, 4)
         bits = unpack(generic_part.encode(rows), 10)
         assert ((bits.mean(axis=0) > 0.05) & (bits.mean(axis=0) < 0.95)).all()
@@ -208,13 +208,13 @@ class TestGoingOn:
         first = unpack(hasher.transform(X_NEW), 8)
         hasher.set_params(n_bits=12, generic_bits=4).fit(X, Y)
         assert (hasher.generic_bits_, len(hasher.history_)) == (4, 8)
-        np.testing.assert_array_equal(unpack(hasher.transform(X_NEW), 12)[:, hasher.encoder_.source == 0], first)
+        np.testing.assert_array_equal(unpack(hasher.transform(X_NEW), 12)[:, ~hasher.encoder_.is_generic], first)
         hasher.set_params(n_bits=9, generic_bits=0).fit(X, Y)
         np.testing.assert_array_equal(unpack(hasher.transform(X_NEW), 9)[:, :8], first)
 
     def test_too_many_to_leave_the_learned_bits_are_refused(self):
         hasher = small(12, warm_start=True).fit(X, Y)
-        with pytest.raises(ValueError, match=r"'generic_bits' parameter must leave 8 bits.* Got 6 of 12 bits"):
+        with pytest.raises(ValueError, match=r"at least 14: 8 bits learned so far and 6 generic ones\. Got 12"):
             hasher.set_params(generic_bits=6).fit(X, Y)
 
     def test_a_loaded_hasher_goes_on(self, tmp_path):
@@ -260,4 +260,4 @@ def test_scores_are_those_of_a_rotation_of_the_directions():
     outside = encoder.weights.T - best @ np.linalg.lstsq(best, encoder.weights.T.astype(float), rcond=None)[0]
     assert np.abs(outside).max() < 1e-3
     np.testing.assert_allclose(encoder.scores(X).mean(axis=0), 0, atol=1e-4)
-    assert isinstance(small().fit(X, Y).encoder_, Mixed)
+    assert isinstance(small().fit(X, Y).encoder_, Spread)

@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 
 import naive
 from hashgrove import FastHash, PosteriorBits, load, load_hasher, unpack
-from hashgrove.encoders import Augmented, Posterior, UnitKernel
+from hashgrove.encoders import Lifted, Posterior, UnitKernel
 from hashgrove.functions.posterior import LabelPosterior, UnitRows
 from hashgrove.numerics import leave_one_out
 from hashgrove.numerics.unit_rows import unit_rows
@@ -132,13 +132,13 @@ class TestAnchors:
             small(12, hash_function=PosteriorBits(n_anchors=n), generic_bits=0).fit(*train) for n in (None, 60)
         )
         assert lifted.score(*new) > linear.score(*new) + 0.2
-        assert isinstance(lifted.encoder_, Augmented)
-        assert isinstance(lifted.encoder_.directions, UnitKernel)
-        assert lifted.encoder_.directions.anchors.shape == (60, 2)
+        assert isinstance(lifted.encoder_, Lifted)
+        assert isinstance(lifted.encoder_.lift, UnitKernel)
+        assert lifted.encoder_.lift.anchors.shape == (60, 2)
 
     def test_they_are_training_rows_and_no_more_than_these(self):
         hasher = small(hash_function=PosteriorBits(n_anchors=1000), generic_bits=0).fit(X, Y)
-        anchors = hasher.encoder_.directions.anchors
+        anchors = hasher.encoder_.lift.anchors
         assert anchors.shape == X.shape
         np.testing.assert_allclose(np.sort(anchors, axis=0), np.sort(unit_rows(X), axis=0))
 
@@ -237,9 +237,7 @@ class TestGoingOn:
         hasher = small(8, warm_start=True).fit(X, Y)
         before = hasher.transform(X)
         for rows, labels in ((X_NEW, Y_NEW), (X, (Y + 1) % 7)):
-            with pytest.raises(
-                ValueError, match=r"must be those of the previous fit with warm_start=True.*Got other ones"
-            ):
+            with pytest.raises(ValueError, match=r"With warm_start=True, .* must be those of the previous fit"):
                 hasher.set_params(n_bits=12).fit(rows, labels)
         np.testing.assert_array_equal(hasher.transform(X), before)
 

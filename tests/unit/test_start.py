@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hashgrove import BoostedTrees, FastHash, load, load_hasher, unpack
-from hashgrove.encoders import Augmented, LeafTrees, Linear, Posterior, Sum, Trees
+from hashgrove.encoders import LeafTrees, Lifted, Linear, Posterior, Sum, Trees
 from hashgrove.functions.start import CERTAIN, LinearStart
 from hashgrove.supervision import ClassLabels
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
@@ -52,7 +52,7 @@ class TestEncoder:
         assert isinstance(encoder, Sum)
         assert type(boosted) is TREES[leaves]
         inner = linear.bits if start == "kernel" else linear
-        assert isinstance(linear, Augmented) == (start == "kernel")
+        assert isinstance(linear, Lifted) == (start == "kernel")
         assert [type(part) for part in inner.parts] == [Posterior, Linear]
         scores = encoder.scores(X_NEW)
         np.testing.assert_allclose(scores, linear.scores(X_NEW) + boosted.scores(X_NEW), rtol=1e-12)

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from hashgrove import ITQ, FastHash, LinearSVM, PosteriorBits, evaluate
+from hashgrove import ITQ, FastHash, LinearSVM, PosteriorBits, choosing, evaluate
 from hashgrove.cli import main
 from hashgrove.metrics import count_distinct, evaluate_vectors
+from hashgrove.supervision import ClassLabels
 from hashgrove.validation import CODES, VECTORS, Measured, Validation, hold_out, validate
 from makers import blob_tags, blobs, pairs_of
 
@@ -22,6 +23,13 @@ X_NEW, Y_NEW = blobs(noise=0.3, seed=1)
 
 def small(n_bits=12, **parameters):
     return FastHash(n_bits, **{"hash_function": PosteriorBits(), "random_state": 0, "n_jobs": 1} | parameters)
+
+
+CHOICE = choosing.Choice(PosteriorBits(power=0.5), (), 0, 0, "A test says so.")
+
+
+def split(weights=None, *, seed):
+    return hold_out(0.25, X, ClassLabels(Y, weights), read=None, seed=seed)
 
 
 def names_of(validation):
@@ -92,11 +100,11 @@ class TestForms:
 
     def test_weights_are_split_with_the_rows(self):
         weights = np.random.default_rng(0).uniform(0, 2, len(Y))
-        (rows, y, kept), (out, y_out) = hold_out(0.25, X, Y, weights, seed=3)
-        places = [np.flatnonzero((row == X).all(axis=1))[0] for row in rows]
-        np.testing.assert_array_equal(kept, weights[places])
-        np.testing.assert_array_equal(y, Y[places])
-        assert len(out) == len(y_out) == 60
+        held_out = split(weights, seed=3)
+        assert (len(held_out.trained), len(held_out.X), len(held_out.labels)) == (180, 60, 60)
+        places = [np.flatnonzero((row == X).all(axis=1))[0] for row in held_out.X]
+        np.testing.assert_array_equal(held_out.labels.weights, weights[places])
+        np.testing.assert_array_equal(held_out.labels.classes, Y[places])
         small().fit(X, Y, sample_weight=weights, validation=0.25)
 
     def test_many_rows_are_sampled_from_all_classes(self, monkeypatch):
@@ -109,20 +117,58 @@ class TestForms:
 
 class TestHeldOut:
     def test_the_rows_were_not_trained_on(self):
-        """A fit of the other rows gives the same model."""
-        hasher = small().fit(X, Y, validation=0.25)
-        (rows, y, _), (out, _) = hold_out(0.25, X, Y, None, seed=hasher._seed())
-        assert len(rows) + len(out) == len(X)
-        assert not {row.tobytes() for row in rows} & {row.tobytes() for row in out}
-        np.testing.assert_array_equal(hasher.decision_function(X_NEW), small().fit(rows, y).decision_function(X_NEW))
+        """A fit of the other rows gives the same codes, and so the same quality."""
+        hasher = small().fit(X, Y, validation=0.25, refit=False)
+        held_out = split(seed=hasher._seed())
+        rows, y = X[held_out.trained], Y[held_out.trained]
+        assert len(rows) + len(held_out.X) == len(X)
+        assert not {row.tobytes() for row in rows} & {row.tobytes() for row in held_out.X}
+        alone = small().fit(rows, y)
+        np.testing.assert_array_equal(hasher.decision_function(X_NEW), alone.decision_function(X_NEW))
         assert hasher.inferred_codes_.shape[0] == len(rows)
+        assert hasher.validation_.map == pytest.approx(alone.score(held_out.X, held_out.labels.classes))
+
+    def test_the_model_is_then_learned_again_from_all_rows(self, tmp_path):
+        validated, whole = small().fit(X, Y, validation=0.25), small().fit(X, Y)
+        np.testing.assert_array_equal(validated.decision_function(X_NEW), whole.decision_function(X_NEW))
+        assert validated.validation_ == small().fit(X, Y, validation=0.25, refit=False).validation_
+        validated.save(tmp_path / "validated"), whole.save(tmp_path / "whole")
+        assert (tmp_path / "validated").read_bytes() == (tmp_path / "whole").read_bytes()
+
+    def test_callbacks_hear_of_the_final_fit_only(self):
+        learned = []
+        hasher = small(callbacks=[learned.append]).fit(X, Y, validation=0.25)
+        assert learned == hasher.history_
+
+    def test_the_choice_is_made_once(self, monkeypatch):
+        """The hash function is chosen without the held-out rows, and used for all rows."""
+        seen = []
+        monkeypatch.setattr(choosing, "choose", lambda fit, X, *_: seen.append(len(X)) or CHOICE)
+        hasher = small(hash_function="auto").fit(X, Y, validation=0.25)
+        assert seen == [180]
+        assert hasher.hash_function_ is CHOICE.hash_function
+
+    def test_a_warm_start_does_not_see_the_held_out_rows_either(self):
+        hasher = small(8, warm_start=True).fit(X, Y)
+        grown = hasher.set_params(n_bits=12).fit(X, Y, validation=0.25)
+        assert grown.validation_ == small(12).fit(X, Y, validation=0.25).validation_
+        np.testing.assert_array_equal(grown.transform(X_NEW), small(12).fit(X, Y).transform(X_NEW))
+
+    def test_each_fit_has_a_checkpoint(self, tmp_path):
+        hasher = small().fit(X, Y, validation=0.25, checkpoint=tmp_path / "run")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.held-out"]
+        learned = []
+        again = small(callbacks=[learned.append]).fit(X, Y, validation=0.25, checkpoint=tmp_path / "run")
+        assert learned == []
+        assert again.validation_ == hasher.validation_
+        np.testing.assert_array_equal(again.transform(X_NEW), hasher.transform(X_NEW))
 
     def test_labels_of_held_out_rows_have_no_effect_on_the_codes(self):
         seed = small()._seed()
         order = np.random.default_rng([seed, 5]).permutation(len(X))
         changed = Y.copy()
         changed[order[:60]] = np.random.default_rng(0).permutation(changed[order[:60]])
-        one, two = (small().fit(X, y, validation=0.25) for y in (Y, changed))
+        one, two = (small().fit(X, y, validation=0.25, refit=False) for y in (Y, changed))
         np.testing.assert_array_equal(one.transform(X_NEW), two.transform(X_NEW))
         assert one.validation_.map > two.validation_.map
 

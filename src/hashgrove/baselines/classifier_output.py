@@ -20,7 +20,7 @@ from hashgrove.encoders import ClassScores, Encoder, Linear
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.runtime.estimators import check_classifier, seeded_clone
 from hashgrove.runtime.parameters import Constraint, OneOf
-from hashgrove.supervision import ClassLabels, Supervision
+from hashgrove.supervision import Supervision
 
 __all__ = ["ClassifierOutput", "ScoredClassifier"]
 
@@ -97,10 +97,11 @@ class ClassifierOutput(SupervisedHasher):
             estimator = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
         check_classifier("estimator", estimator)
         estimator = seeded_clone(estimator, rng)
-        exclusive = isinstance(supervision, ClassLabels)
-        if isinstance(supervision, ClassLabels):
-            self._fit_quietly(estimator, X, supervision.classes)
-            shares = np.zeros(supervision.n_classes)
+        exclusive = supervision.exclusive
+        if exclusive:
+            classes, _ = supervision.evaluation_labels()
+            self._fit_quietly(estimator, X, classes)
+            shares = np.zeros(int(classes.max()) + 1)
         else:
             tags = supervision.indicator()
             tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # other tags cannot be learned

@@ -5,12 +5,13 @@ other encoders); `hashgrove.encoders.base` describes how to write one. ``ENCODER
 can hold the encoders that it names, and no others.
 """
 
-from hashgrove.encoders.augmented import Augmented
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
-from hashgrove.encoders.composite import Composite, Mixed, Sum
+from hashgrove.encoders.composite import Composite, Sum
 from hashgrove.encoders.kernel import Kernel, UnitKernel
+from hashgrove.encoders.lifted import Lifted
 from hashgrove.encoders.linear import UNIT, Linear
+from hashgrove.encoders.mixed import Mixed, Spread, join
 from hashgrove.encoders.posterior import Posterior
 from hashgrove.encoders.trees import LeafTrees, Trees
 
@@ -18,33 +19,36 @@ __all__ = [
     "ENCODERS",
     "FEATURE_DTYPES",
     "UNIT",
-    "Augmented",
     "ClassScores",
     "Composite",
     "Encoder",
     "Kernel",
     "LeafTrees",
+    "Lifted",
     "Linear",
     "Mixed",
     "Posterior",
+    "Spread",
     "Sum",
     "Trees",
     "UnitKernel",
     "encoder_name",
+    "join",
 ]
 
-# Names in model files. They stay as they are, even where a class got a better name later.
+# Names in model files.
 ENCODERS: dict[str, type[Encoder]] = {
     "linear": Linear,
     "kernel": Kernel,
     "trees": Trees,
     "leaf-trees": LeafTrees,
     "class-scores": ClassScores,
-    "directed": Augmented,
+    "lifted": Lifted,
     "posterior": Posterior,
     "unit-kernel": UnitKernel,
     "sum": Sum,
     "mixed": Mixed,
+    "spread": Spread,
 }
 
 

@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +46,9 @@ __all__ = ["FEATURE_DTYPES", "ArrayDeclaration", "Encoder", "declared_arrays"]
 CHUNK_VALUES = 2**19  # values of X in one chunk, so that a chunk fits into the cache
 MAX_CHUNK_ROWS = 1024
 FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type is converted to the first
+
+
+Part = TypeVar("Part", bound="Encoder")
 
 
 class ArrayDeclaration(NamedTuple):
@@ -114,6 +117,16 @@ class Encoder(ABC):
     def n_features(self) -> int:
         """Number of columns that `X` must have."""
         return self._size_of("features")
+
+    def part(self, kind: type[Part]) -> Part | None:
+        """This encoder if it is of a class; None if not. An encoder with parts also looks among these.
+
+        >>> from hashgrove.encoders import Linear, Sum
+        >>> line = Linear.constant(1, n_features=2)
+        >>> Sum(parts=(line, line)).part(Linear) is line, line.part(Sum)
+        (True, None)
+        """
+        return self if isinstance(self, kind) else None
 
     def _size_of(self, axis: str) -> int:
         for name, declaration in declared_arrays(type(self)).items():

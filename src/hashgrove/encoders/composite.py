@@ -1,4 +1,4 @@
-"""Encoders that are made of other encoders: what they share, sums of scores, and codes with bits from several encoders.
+"""Encoders that are made of other encoders, and the first of them: sums of scores.
 
 In a model file the arrays of a part are named "part.encoder.array", for example "bits.trees.weights".
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
 
-__all__ = ["Composite", "Mixed", "Sum"]
+__all__ = ["MAX_PARTS", "Composite", "Numbered", "Sum", "numbered_parts", "refuse_arrays"]
 
 MAX_DEPTH = 8  # of composites inside composites; a file could otherwise ask for endless recursion
 MAX_PARTS = 256
+
+Part = TypeVar("Part", bound=Encoder)
 
 
 class Composite(Encoder):
@@ -45,6 +46,11 @@ class Composite(Encoder):
     def own_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays besides those of the parts."""
         return {}
+
+    def part(self, kind: type[Part]) -> Part | None:
+        """This encoder if it is of a class, or the first of its parts that is or has one; None if there is none."""
+        inner = (part.part(kind) for part in self.named_parts.values())
+        return self if isinstance(self, kind) else next((part for part in inner if part is not None), None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of all parts, named "part.encoder.array", and the encoder's own arrays."""
@@ -89,7 +95,7 @@ class Composite(Encoder):
         self._check_parts()
 
 
-class _Numbered(Composite):
+class Numbered(Composite):
     """A composite whose parts, all for the same features, are named by their numbers."""
 
     parts: tuple[Encoder, ...]
@@ -106,7 +112,7 @@ class _Numbered(Composite):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(_Numbered):
+class Sum(Numbered):
     """Scores that are the sums of the scores of several encoders with the same bits.
 
     Parameters
@@ -132,8 +138,8 @@ class Sum(_Numbered):
     @classmethod
     def from_parts(cls, parts: Mapping[str, Encoder], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Build the sum from parts that are named by their numbers."""
-        _refuse_arrays(cls, arrays.keys())
-        return cls(parts=_numbered(cls, parts))
+        refuse_arrays(cls, arrays.keys())
+        return cls(parts=numbered_parts(cls, parts))
 
     def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
         scores = self.parts[0]._scores(X).astype(np.float64)
@@ -156,77 +162,7 @@ class Sum(_Numbered):
             raise ValueError(f"the arrays of all parts must have the same (n_bits, n_features). Got {sorted(shapes)}.")
 
 
-@dataclass(frozen=True, eq=False)
-class Mixed(_Numbered):
-    """Codes whose bits come from several encoders, in a given order.
-
-    Parameters
-    ----------
-    parts : tuple of Encoder
-    source : uint8 array of shape (n_bits,)
-        For each bit, the number of the part that it comes from. The bits of a part keep their order.
-
-    Examples
-    --------
-    >>> from hashgrove.encoders import Linear
-    >>> two, one = (Linear(weights=np.ones((n, 1)), bias=np.arange(n) * 1.0) for n in (2, 1))
-    >>> Mixed(parts=(two, one), source=np.array([0, 1, 0], np.uint8)).scores([[5.0]]).tolist()
-    [[5.0, 5.0, 6.0]]
-    """
-
-    parts: tuple[Encoder, ...]
-    source: NDArray[np.uint8]
-
-    @property
-    def n_bits(self) -> int:
-        """Number of bits in a code."""
-        return len(self.source)
-
-    def own_arrays(self) -> dict[str, NDArray[Any]]:
-        """The array that says where each bit comes from."""
-        return {"source": self.source}
-
-    @classmethod
-    def from_parts(cls, parts: Mapping[str, Encoder], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Build the encoder from parts that are named by their numbers, and from ``source``."""
-        _refuse_arrays(cls, arrays.keys() ^ {"source"})
-        return cls(parts=_numbered(cls, parts), source=arrays["source"])
-
-    @cached_property
-    def _place(self) -> NDArray[np.intp]:
-        """The column of each bit among the bits of all parts, one part after the other."""
-        return np.argsort(np.argsort(self.source, kind="stable"), kind="stable")
-
-    def _scores(self, X: NDArray[Any]) -> NDArray[Any]:
-        return np.hstack([part._scores(X) for part in self.parts])[:, self._place]
-
-    def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.hstack([part._bits(X) for part in self.parts])[:, self._place]
-
-    @classmethod
-    def concatenate(cls, encoders: Sequence[Self]) -> Self:
-        """One encoder that gives the bits of all ``encoders``, in their order."""
-        parts: list[Encoder] = []
-        sources = []
-        for encoder in encoders:
-            sources.append(encoder.source.astype(np.int64) + len(parts))
-            parts.extend(encoder.parts)
-        if len(parts) > MAX_PARTS:
-            raise ValueError(f"Mixed encoders must have at most {MAX_PARTS} parts together. Got {len(parts)}.")
-        return cls(parts=tuple(parts), source=np.concatenate(sources).astype(np.uint8))
-
-    def _check_parts(self) -> None:
-        if self.source.dtype != np.uint8 or self.source.ndim != 1:
-            raise ValueError(f"the array 'source' must be uint8 of shape (n_bits,). Got {self.source.dtype}.")
-        counts = np.bincount(self.source, minlength=len(self.parts)).tolist()
-        if counts != [part.n_bits for part in self.parts]:
-            raise ValueError(f"the array 'source' must name each part once per bit of it. Got {counts} times.")
-        widths = {part.n_features for part in self.parts}
-        if len(widths) > 1:
-            raise ValueError(f"the arrays of all parts must have the same number of features. Got {sorted(widths)}.")
-
-
-def _numbered(encoder_class: type[Encoder], parts: Mapping[str, Encoder]) -> tuple[Encoder, ...]:
+def numbered_parts(encoder_class: type[Encoder], parts: Mapping[str, Encoder]) -> tuple[Encoder, ...]:
     """The parts in the order of their numbers."""
     names = [str(number) for number in range(len(parts))]
     if not 0 < len(parts) <= MAX_PARTS or set(names) != parts.keys():
@@ -236,7 +172,8 @@ def _numbered(encoder_class: type[Encoder], parts: Mapping[str, Encoder]) -> tup
     return tuple(parts[name] for name in names)
 
 
-def _refuse_arrays(encoder_class: type[Encoder], names: Iterable[str]) -> None:
+def refuse_arrays(encoder_class: type[Encoder], names: Iterable[str]) -> None:
+    """Raise ValueError if any of these names of arrays is missing or unknown."""
     if names:
         raise ValueError(
             f"{encoder_class.__name__} must have its own arrays and no others. "

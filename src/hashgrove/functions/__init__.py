@@ -11,30 +11,24 @@ from sklearn.base import is_classifier
 from hashgrove.functions.base import Learner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
-from hashgrove.functions.codewords import Codewords, inferred_codes
+from hashgrove.functions.codewords import Codewords
 from hashgrove.functions.generic import count_generic_bits, learn_generic_bits
-from hashgrove.functions.learned import BitRecord, LearnedBits, join, spread
 from hashgrove.functions.posterior import PosteriorBits
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 
 __all__ = [
     "HASH_FUNCTIONS",
-    "BitRecord",
     "BoostedTrees",
     "Classifier",
     "Codewords",
     "FittedClassifiers",
     "KernelSVM",
-    "LearnedBits",
     "Learner",
     "LinearSVM",
     "PosteriorBits",
     "as_learner",
     "count_generic_bits",
-    "inferred_codes",
-    "join",
     "learn_generic_bits",
-    "spread",
 ]
 
 HASH_FUNCTIONS: dict[str, type[Learner]] = {

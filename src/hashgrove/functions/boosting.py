@@ -179,8 +179,8 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     ) -> _Prepared:
         """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
-        trees = earlier.parts[-1] if isinstance(earlier, Sum) else earlier
-        low, scale = (trees.low, trees.scale) if isinstance(trees, BinnedTrees) else fit_bins(X)
+        trees = None if earlier is None else earlier.part(BinnedTrees)
+        low, scale = fit_bins(X) if trees is None else (trees.low, trees.scale)
         bins = bin_features(X, low, scale, n_jobs=n_jobs)
         by_row = (
             self.subset == "node"

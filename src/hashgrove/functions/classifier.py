@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +92,7 @@ class FittedClassifiers(Encoder):
     Parameters
     ----------
     parts : tuple
-        Fitted classifiers of -1 against +1, which give one bit each; and encoders, which give all their bits.
+        Fitted classifiers of -1 against +1.
     width : int
         Number of features.
 
@@ -100,9 +100,8 @@ class FittedClassifiers(Encoder):
     --------
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0]], [-1, 1])
-    >>> encoder = FittedClassifiers(parts=(tree, Linear.constant(1, n_features=1)), width=1)
-    >>> encoder.scores([[0.0], [1.0]]).tolist()
-    [[-0.5, 1.0], [0.5, 1.0]]
+    >>> FittedClassifiers(parts=(tree,), width=1).scores([[0.0], [1.0]]).tolist()
+    [[-0.5], [0.5]]
     """
 
     parts: tuple[Any, ...]
@@ -114,7 +113,7 @@ class FittedClassifiers(Encoder):
     @property
     def n_bits(self) -> int:
         """Number of bits in a code."""
-        return sum(part.n_bits if isinstance(part, Encoder) else 1 for part in self.parts)
+        return len(self.parts)
 
     @property
     def n_features(self) -> int:
@@ -127,16 +126,12 @@ class FittedClassifiers(Encoder):
         return True
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        scores = [part._scores(X) if isinstance(part, Encoder) else _margin(part, X)[:, None] for part in self.parts]
-        return np.concatenate(scores, axis=1)
+        return np.stack([_margin(part, X) for part in self.parts], axis=1)
 
     @classmethod
-    def concatenate(cls, encoders: Sequence[Any]) -> FittedClassifiers:
-        """One encoder that gives the bits of all ``encoders``, which may be of any class."""
-        parts: list[Any] = []
-        for encoder in encoders:
-            parts.extend(encoder.parts if isinstance(encoder, FittedClassifiers) else [encoder])
-        return cls(parts=tuple(parts), width=encoders[0].n_features)
+    def concatenate(cls, encoders: Sequence[Self]) -> Self:
+        """One encoder that gives the bits of all ``encoders``."""
+        return cls(parts=tuple(part for encoder in encoders for part in encoder.parts), width=encoders[0].width)
 
     def check(self) -> None:
         """Refuse: a model file holds arrays only."""

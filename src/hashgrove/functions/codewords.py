@@ -1,38 +1,17 @@
-"""The codes that step 1 inferred for the training rows, and the code word of each class."""
+"""Code words: one code per class, from the codes that step 1 inferred for the training rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from hashgrove.codes import pack, unpack
-from hashgrove.encoders import Encoder, Mixed
-from hashgrove.supervision import ClassLabels, Supervision
+from hashgrove.supervision import Supervision
 
-__all__ = ["Codewords", "inferred_codes"]
-
-
-def inferred_codes(
-    inferred: Sequence[NDArray[np.int8]], encoder: Encoder, X: NDArray[Any], *, n_jobs: int | None
-) -> NDArray[np.uint8]:
-    """Packed codes of the inferred values, -1 or +1 for each bit and row; generic bits are those of the rows.
-
-    ``encoder`` is what `spread` gave, if there are generic bits.
-    """
-    bits = np.stack(inferred, axis=1) > 0
-    if encoder.n_bits > bits.shape[1]:
-        assert isinstance(encoder, Mixed)
-        is_generic = encoder.source == 1
-        whole = np.empty((len(bits), encoder.n_bits), bool)
-        whole[:, ~is_generic] = bits
-        whole[:, is_generic] = unpack(encoder.parts[1].encode(X, n_jobs=n_jobs), n_bits=int(is_generic.sum()))
-        bits = whole
-    return pack(bits)
+__all__ = ["Codewords"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +26,7 @@ class Codewords:
 
     Examples
     --------
+    >>> from hashgrove.supervision import ClassLabels
     >>> labels = ClassLabels(np.array([0, 0, 0, 1]), names=("cat", "dog"))
     >>> words = Codewords.of(np.array([[1], [3], [3], [0]], np.uint8), labels)
     >>> words.of_labels(["dog", "cat"]).tolist()
@@ -59,11 +39,10 @@ class Codewords:
     @classmethod
     def of(cls, codes: NDArray[np.uint8], supervision: Supervision) -> Codewords:
         """The majority of the codes of each class, bit by bit; no code words for tags and pairs."""
-        if not isinstance(supervision, ClassLabels):
+        if not supervision.class_names:
             return cls((), np.empty((0, codes.shape[1]), np.uint8))
         signs = np.where(unpack(codes, n_bits=8 * codes.shape[1]), np.float32(1), np.float32(-1))
-        member = sparse.csr_array(supervision.indicator().astype(np.float32))
-        return cls(supervision.names, pack(np.asarray(member.T @ signs) > 0))
+        return cls(supervision.class_names, pack(supervision.class_sums(signs) > 0))
 
     def of_labels(self, y: ArrayLike) -> NDArray[np.uint8]:
         """The code word of each label in ``y``."""

@@ -16,12 +16,10 @@ from scipy.linalg import eigh
 from hashgrove.encoders import UNIT, Linear
 from hashgrove.functions.base import Learner
 from hashgrove.numerics.eigen import with_fixed_signs
-from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
-from hashgrove.numerics.principal import scatter_matrix
 from hashgrove.numerics.rotation import quantising_rotation
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
-from hashgrove.supervision import ClassLabels, Pairs, Supervision, Tags
+from hashgrove.supervision import Supervision
 
 __all__ = ["count_generic_bits", "learn_generic_bits"]
 
@@ -51,6 +49,7 @@ def learn_generic_bits(X: NDArray[Any], supervision: Supervision, *, n_bits: int
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> from hashgrove.supervision import ClassLabels
     >>> labels = ClassLabels(np.arange(60) % 3)
     >>> learn_generic_bits(X, labels, n_bits=4, rng=np.random.default_rng(0)).encode(X).shape
     (60, 1)
@@ -62,7 +61,7 @@ def learn_generic_bits(X: NDArray[Any], supervision: Supervision, *, n_bits: int
     mean = rows.mean(axis=0)
     rows -= mean
     total = rows.T @ rows / len(rows)
-    within = _within(rows, supervision)
+    within = supervision.within_scatter(rows)
     level = np.trace(within) / len(within)
     within[np.diag_indices(len(within))] += level if level > 0 else 1.0
     last = (max(len(total) - n_bits, 0), len(total) - 1)
@@ -74,22 +73,3 @@ def learn_generic_bits(X: NDArray[Any], supervision: Supervision, *, n_bits: int
         bias=np.asarray(-weights @ mean, dtype=np.float32),
         unit=UNIT,
     )
-
-
-def _within(rows: NDArray[np.float64], supervision: Supervision) -> NDArray[np.float64]:
-    """The covariance of what varies between similar points; ``rows`` have mean 0."""
-    if isinstance(supervision, ClassLabels):
-        _, classes = np.unique(supervision.classes, return_inverse=True)
-        member = np.zeros((classes.max() + 1, len(rows)))
-        member[classes, np.arange(len(rows))] = 1
-        residual = rows - ((member @ rows) / member.sum(axis=1, keepdims=True))[classes]
-    elif isinstance(supervision, Tags):
-        tags = supervision.indicator()
-        residual = rows - LeaveOneOutRidge(tags).fitted(rows, penalty=1.0)
-    else:
-        assert isinstance(supervision, Pairs)
-        # sum of (x_i - x_j)(x_i - x_j)' over similar pairs = 2 X' (D - A) X for the matrix A of similar pairs
-        similar = supervision.similar_pairs()
-        degree = np.asarray(similar.sum(axis=1)).ravel()
-        return rows.T @ (degree[:, None] * rows - similar @ rows) / max(degree.sum(), 1)
-    return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)

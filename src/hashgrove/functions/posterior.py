@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from hashgrove.encoders import Augmented, Encoder, Posterior, UnitKernel
+from hashgrove.encoders import Encoder, Lifted, Posterior, UnitKernel
 from hashgrove.encoders.posterior import softened
 from hashgrove.numerics.calibration import fit_sigmoids, fit_temperature
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
@@ -24,7 +24,7 @@ from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
-from hashgrove.supervision import ClassLabels, Pairs, Supervision
+from hashgrove.supervision import Supervision
 
 __all__ = ["POWER", "LabelPosterior", "PosteriorBits", "UnitRows"]
 
@@ -74,7 +74,7 @@ class UnitRows:
 
     def lifted(self, encoder: Encoder) -> Encoder:
         """An encoder of lifted rows as an encoder of the features."""
-        return encoder if self.lift is None else Augmented(directions=self.lift, bits=encoder)
+        return encoder if self.lift is None else Lifted(lift=self.lift, bits=encoder)
 
 
 def _lift(X: NDArray[Any], n_anchors: int, rng: np.random.Generator) -> UnitKernel:
@@ -126,7 +126,7 @@ class LabelPosterior:
         """Learn the probabilities from class labels or tags."""
         labels = supervision.indicator()
         labels = labels[:, labels.any(axis=0)]
-        exclusive = isinstance(supervision, ClassLabels)
+        exclusive = supervision.exclusive
         label_penalty = rows.ridge.best_penalty(labels)
         found = rows.ridge.solve(labels, label_penalty)
         sample = sample_rows(len(labels), CALIBRATION_ROWS, rng)
@@ -218,7 +218,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
     ) -> _Prepared:
         """Learn the probabilities of the labels, once per fit."""
         check_parameters(self)
-        if supervision is None or isinstance(supervision, Pairs):
+        if supervision is None or not supervision.has_labels:
             raise ValueError(
                 "PosteriorBits must be given class labels or tags as y, because it learns how likely each label is. "
                 "Got pairs or triplets; use hash_function=BoostedTrees(start='linear'), which learns from them."
@@ -226,13 +226,6 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
         with single_threaded_blas():
             rows = UnitRows.of(X, supervision.weights, rng, n_anchors=self.n_anchors, n_jobs=n_jobs)
             posterior = LabelPosterior.learn(rows, supervision, power=self.power, rng=rng)
-        before = earlier.bits if isinstance(earlier, Augmented) else earlier
-        if isinstance(before, Posterior) and not np.array_equal(before.weights, posterior.weights):
-            raise ValueError(
-                "The 'X' and 'y' parameters must be those of the previous fit with warm_start=True, and 'random_state' "
-                "an integer, because all posterior bits share one classifier of the labels. Got other ones; set "
-                "warm_start=False."
-            )
         return _Prepared(rows, posterior)
 
     def learn(

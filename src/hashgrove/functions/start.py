@@ -19,7 +19,7 @@ from hashgrove.functions.base import is_constant
 from hashgrove.functions.posterior import POWER, LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_logistic
 from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.supervision import Pairs, Supervision
+from hashgrove.supervision import Supervision
 
 __all__ = ["LinearStart", "Start"]
 
@@ -48,7 +48,7 @@ class LinearStart:
         """Decompose the rows and, if there are labels, learn their probabilities."""
         weights = None if supervision is None else supervision.weights
         rows = UnitRows.of(X, weights, rng, n_anchors=n_anchors, n_jobs=n_jobs)
-        if supervision is None or isinstance(supervision, Pairs):
+        if supervision is None or not supervision.has_labels:
             return cls(rows, None, None)
         posterior = LabelPosterior.learn(rows, supervision, power=POWER, rng=rng)
         return cls(rows, posterior.label_penalty, posterior)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,11 @@ class BlockGraphCut(_BlockSearch):
         which gives a lower objective. With ones, as in the authors' code, the first blocks are solved with all other
         points at +1.
     """
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The solver with the authors' settings."""
+        return cls(n_sweeps=2, start="ones")
 
     def _blocks(self, affinity: Affinity, rng: np.random.Generator) -> Blocks:
         return greedy_blocks(affinity, rng) if affinity.classes is None else class_blocks(affinity.classes)

@@ -1,13 +1,14 @@
-"""Scikit-learn classifiers that users pass as parameters: how they are checked, copied and seeded."""
+"""Estimators that users pass as parameters: how they are checked, copied, seeded and shown."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 
-__all__ = ["check_classifier", "seeded_clone"]
+__all__ = ["check_classifier", "describe", "seeded_clone"]
 
 
 def check_classifier(name: str, value: Any) -> None:
@@ -32,3 +33,24 @@ def seeded_clone(estimator: Any, rng: np.random.Generator) -> Any:
     copy = clone(estimator)
     seeds = [name for name in copy.get_params() if name.split("__")[-1] == "random_state"]
     return copy.set_params(**{name: int(rng.integers(2**31 - 1)) for name in sorted(seeds)})
+
+
+def describe(estimator: Any) -> str:
+    """An estimator as the call that makes it, with the parameters that are not the defaults.
+
+    Unlike its ``repr``, the text does not depend on scikit-learn's settings.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> describe(Ridge(alpha=2.0))
+    'Ridge(alpha=2.0)'
+    """
+    if not hasattr(estimator, "get_params"):
+        return type(estimator).__name__
+    defaults = {name: item.default for name, item in inspect.signature(type(estimator)).parameters.items()}
+    values = estimator.get_params(deep=False)
+    changed = [f"{name}={value!r}" for name, value in values.items() if not _equal(value, defaults.get(name))]
+    return f"{type(estimator).__name__}({', '.join(changed)})"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and isinstance(one, bool | int | float | str) and one == other)

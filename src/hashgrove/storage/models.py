@@ -5,9 +5,8 @@ A file holds only what was learned, so `load` does not need the learner.
 
 from __future__ import annotations
 
-import ast
+import inspect
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "plain", "rebuild", "save"]
 
-MAX_TEXT = 10_000  # characters of a parameter; Python's parser takes hundreds of bytes for each of them
-ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")  # in the repr of an object whose class defines none
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
 
@@ -52,7 +49,7 @@ def save(
     parameters : dict
         The parameters it was learned with. They are for information only.
     notes : dict, optional
-        What else there is to say about how it was learned; JSON values.
+        Further facts about how it was learned; JSON values.
     features : FeatureExtractor, optional
         The fitted extractor of the features. With it, the file can turn images into codes.
     """
@@ -111,36 +108,37 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
 
 
 def plain(value: Any) -> Any:
-    """A parameter as a JSON value. Objects become their name or repr, without memory addresses."""
+    """A parameter as a JSON value: an estimator as its class and all its parameters, another object as its name.
+
+    >>> from hashgrove.inference import BlockGraphCut
+    >>> plain(BlockGraphCut())
+    {'class': 'BlockGraphCut', 'params': {'n_sweeps': 2, 'start': 'zeros'}}
+    """
     if isinstance(value, bool | int | float | str | None):
         return value
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.random.RandomState | np.random.Generator) or (
-        callable(value) and not hasattr(value, "get_params")
-    ):
-        return getattr(value, "__name__", type(value).__name__)
-    return ADDRESS.sub("", repr(value))
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        params = value.get_params(deep=False)
+        return {"class": type(value).__name__, "params": {name: plain(item) for name, item in sorted(params.items())}}
+    return getattr(value, "__name__", type(value).__name__)
 
 
-def rebuild(text: str, known: Mapping[str, Any]) -> Any:
-    """The object that `plain` wrote as ``Name(key=value, ...)``; names are looked up in ``known``, and nothing is run.
+def rebuild(value: Any, known: Mapping[str, Any]) -> Any:
+    """The parameter that `plain` wrote; classes are looked up by name in ``known``, and no other code is run.
 
-    >>> from fractions import Fraction
-    >>> rebuild("Fraction(numerator=1, denominator=3)", {"Fraction": Fraction})
-    Fraction(1, 3)
+    >>> from hashgrove.inference import ICM
+    >>> rebuild({"class": "ICM", "params": {"n_sweeps": 3, "start": "ones"}}, {"ICM": ICM}).n_sweeps
+    3
     """
-    try:
-        if len(text) > MAX_TEXT:
-            raise ValueError(f"longer than {MAX_TEXT} characters")
-        return _evaluate(ast.parse(text, mode="eval").body, known)
-    except (SyntaxError, KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{text[:100]!r} cannot be made again from its text.") from error
-
-
-def _evaluate(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    if not isinstance(node, ast.Call):
-        return ast.literal_eval(node)
-    if not isinstance(node.func, ast.Name) or node.args:
-        raise ValueError("not the text of an object")
-    return known[node.func.id](**{str(item.arg): _evaluate(item.value, known) for item in node.keywords})
+    if not isinstance(value, dict):
+        return value
+    name, params = str(value.get("class")), value.get("params")
+    if value.keys() != {"class", "params"} or not isinstance(params, dict) or name not in known:
+        raise ValueError(f"{name[:100]!r} cannot be made again from a file, which knows {sorted(known)}.")
+    names = inspect.signature(known[name]).parameters.keys()
+    if params.keys() != names:
+        raise ValueError(f"{name} must have the parameters {sorted(names)}. Got {str(sorted(params))[:100]} instead.")
+    return known[name](**{key: rebuild(item, known) for key, item in params.items()})

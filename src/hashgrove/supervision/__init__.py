@@ -5,7 +5,8 @@ holds the pairs that FastHash sums its loss over.
 """
 
 from hashgrove.supervision.affinity import Affinity
-from hashgrove.supervision.supervision import MIN_SHARED, ClassLabels, Pairs, Supervision, Tags
+from hashgrove.supervision.base import Supervision
+from hashgrove.supervision.forms import MIN_SHARED, ClassLabels, Pairs, Tags
 from hashgrove.supervision.target import Target
 
 __all__ = ["MIN_SHARED", "Affinity", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]

@@ -12,8 +12,9 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from hashgrove.runtime.parameters import Integer
 from hashgrove.supervision.affinity import Affinity
+from hashgrove.supervision.base import Supervision
+from hashgrove.supervision.forms import ClassLabels, Pairs, Tags
 from hashgrove.supervision.reading import is_tags, read_classes, read_pairs, read_tags, read_triplets
-from hashgrove.supervision.supervision import ClassLabels, Pairs, Supervision, Tags
 
 __all__ = ["Target"]
 

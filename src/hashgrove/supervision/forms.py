@@ -1,89 +1,25 @@
-"""`Supervision`: what is known about the training points, read once and given to each method in the form it needs.
-
-S_ij is +1 for a similar pair, -1 for a dissimilar pair, and 0 if nothing is known. The full n x n matrix S is never
-stored for labels and tags. Methods ask for parts of it, products with it, or a sample of its pairs.
-"""
+"""The three forms of a `Supervision`: class labels, tags, and pairs (triplets are read as pairs)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
+from hashgrove.numerics.principal import scatter_matrix
 from hashgrove.runtime.threads import chunks
 from hashgrove.supervision.affinity import ROWS_PER_CHUNK, Affinity
+from hashgrove.supervision.base import Supervision
 from hashgrove.supervision.reading import UNLABELLED
-from hashgrove.supervision.similarity import ClassSimilarity, DenseSimilarity, Similarity
+from hashgrove.supervision.similarity import ClassSimilarity, Similarity
 
-__all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Supervision", "Tags"]
+__all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Tags"]
 
 MIN_SHARED = 2  # number of tags that similar points share, for methods without a min_shared parameter; as in the paper
-
-
-class Supervision(ABC):
-    """What is known about n training points; `ClassLabels`, `Tags` and `Pairs` are the three forms.
-
-    Attributes
-    ----------
-    weights : float64 array of shape (n,), or None
-        How much each point counts, with mean 1; None if all count the same.
-    """
-
-    weights: NDArray[np.float64] | None
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def known(self) -> NDArray[np.bool_]:
-        """Whether anything is known about each point."""
-
-    @abstractmethod
-    def subset(self, rows: NDArray[Any]) -> Self:
-        """The supervision of these points only; ``rows`` are their numbers or a mask."""
-
-    @abstractmethod
-    def indicator(self) -> NDArray[np.float64]:
-        """One column per class or tag, which is 1 for the points that have it; ValueError for pairs."""
-
-    @abstractmethod
-    def truth(self) -> tuple[Any, dict[str, Any]]:
-        """The labels as `hashgrove.evaluate` takes them, and its options that go with them; ValueError for pairs."""
-
-    @abstractmethod
-    def signs(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
-        """S for these rows and columns, as a dense array. A point is similar to itself."""
-
-    @abstractmethod
-    def affinity(
-        self, *, n_similar: int | None, n_dissimilar: int | None, random_state: Any, n_jobs: int | None = None
-    ) -> Affinity:
-        """Draw at most this many similar and dissimilar pairs for each point; ``None`` means all."""
-
-    @abstractmethod
-    def check_pairs(self) -> None:
-        """Raise ValueError unless some points are similar and some are dissimilar."""
-
-    def similarity(self, rows: NDArray[Any]) -> Similarity:
-        """S of these points among themselves, as a matrix to multiply with."""
-        return DenseSimilarity(self.signs(rows, rows))
-
-    def arrays(self) -> list[Any]:
-        """All arrays and sparse matrices that the supervision is made of, for a fingerprint."""
-        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
-        return [value for value in values if value is None or isinstance(value, np.ndarray) or sparse.issparse(value)]
-
-    def draw(self, n_points: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Draw ``n_points`` random points about which something is known, or all of them; returns sorted numbers."""
-        known = np.flatnonzero(self.known)
-        if n_points is None or n_points >= len(known):
-            return known
-        return np.sort(rng.choice(known, size=n_points, replace=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +57,16 @@ class ClassLabels(Supervision):
         """Number of classes."""
         return int(self.classes.max()) + 1
 
+    @property
+    def exclusive(self) -> bool:
+        """True: a point has one class."""
+        return True
+
+    @property
+    def class_names(self) -> tuple[Any, ...]:
+        """The labels that the numbers stand for."""
+        return self.names
+
     def subset(self, rows: NDArray[Any]) -> ClassLabels:
         """The labels of these points."""
         return ClassLabels(self.classes[rows], _rows_of(self.weights, rows), self.names)
@@ -129,7 +75,7 @@ class ClassLabels(Supervision):
         """One column per class, which is 1 for the points of this class."""
         return (self.classes[:, None] == np.arange(self.n_classes)).astype(np.float64)
 
-    def truth(self) -> tuple[Any, dict[str, Any]]:
+    def evaluation_labels(self) -> tuple[Any, dict[str, Any]]:
         """The class numbers."""
         return self.classes, {}
 
@@ -144,8 +90,27 @@ class ClassLabels(Supervision):
         """S of these labelled points among themselves; a product with it takes O(n)."""
         return ClassSimilarity(self.classes[rows])
 
+    def class_sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The sum of the rows of ``values`` over the points of each class."""
+        points = np.flatnonzero(self.known)
+        entries = np.ones(len(points), values.dtype), (self.classes[points], points)
+        return np.asarray(sparse.csr_array(entries, shape=(self.n_classes, len(self))) @ values)
+
+    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The covariance of the differences from the class means."""
+        _, classes = np.unique(self.classes, return_inverse=True)
+        member = np.zeros((classes.max() + 1, len(rows)))
+        member[classes, np.arange(len(rows))] = 1
+        residual = rows - ((member @ rows) / member.sum(axis=1, keepdims=True))[classes]
+        return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)
+
     def check_pairs(self) -> None:
-        """Nothing to check: `read_classes` requires at least two classes, and two points of the same class."""
+        """Raise ValueError unless there are two classes, and two points of the same class."""
+        counts = np.bincount(self.classes[self.known])
+        if (counts > 0).sum() < 2:
+            _refuse_no_pair("dissimilar")
+        if counts.max() < 2:
+            _refuse_no_pair("similar")
 
     def affinity(self, **draws: Any) -> Affinity:
         """Draw pairs for each labelled point."""
@@ -186,7 +151,7 @@ class Tags(Supervision):
         """One column per tag, which is 1 for the points that have it."""
         return np.asarray(self.tags.toarray())
 
-    def truth(self) -> tuple[Any, dict[str, Any]]:
+    def evaluation_labels(self) -> tuple[Any, dict[str, Any]]:
         """The tag matrix, and how many shared tags make points similar."""
         return self.tags, {"min_shared": self.min_shared}
 
@@ -198,6 +163,11 @@ class Tags(Supervision):
         S[self.missing[rows][:, None] | self.missing[columns]] = 0.0
         S[rows[:, None] == columns] = 1.0
         return S
+
+    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The covariance of what a regression on the tags leaves."""
+        residual = rows - LeaveOneOutRidge(self.indicator()).fitted(rows, penalty=1.0)
+        return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)
 
     def check_pairs(self) -> None:
         """Raise ValueError unless some points share enough tags and some do not."""
@@ -246,11 +216,16 @@ class Pairs(Supervision):
         """The pairs among these points."""
         return Pairs(sparse.csr_array(self.matrix[rows][:, rows]), weights=_rows_of(self.weights, rows))
 
+    @property
+    def has_labels(self) -> bool:
+        """False: only pairs are known."""
+        return False
+
     def indicator(self) -> NDArray[np.float64]:
         """Raise ValueError, since pairs have no labels."""
         raise ValueError("This method needs class labels or tags as y. Got pairs, which have no labels.")
 
-    def truth(self) -> tuple[Any, dict[str, Any]]:
+    def evaluation_labels(self) -> tuple[Any, dict[str, Any]]:
         """Raise ValueError, since pairs have no labels."""
         return self.indicator(), {}
 
@@ -261,9 +236,12 @@ class Pairs(Supervision):
         S[rows[:, None] == columns] = 1.0
         return S
 
-    def similar_pairs(self) -> sparse.csr_array:
-        """The matrix of similar pairs: 1 for each of them, in both orders."""
-        return sparse.csr_array(self.matrix > 0, dtype=np.float64)
+    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The covariance of the differences of similar points."""
+        # sum of (x_i - x_j)(x_i - x_j)' over similar pairs = 2 X' (D - A) X for the matrix A of similar pairs
+        similar = sparse.csr_array(self.matrix > 0, dtype=np.float64)
+        degree = np.asarray(similar.sum(axis=1)).ravel()
+        return rows.T @ (degree[:, None] * rows - similar @ rows) / max(degree.sum(), 1)
 
     def check_pairs(self) -> None:
         """Raise ValueError unless there are pairs of both kinds."""
