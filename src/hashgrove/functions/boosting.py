@@ -179,7 +179,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     ) -> _Prepared:
         """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
-        trees = None if earlier is None else earlier.part(BinnedTrees)
+        trees = None if earlier is None else earlier.part(BinnedTrees)  # type: ignore[type-abstract]
         low, scale = fit_bins(X) if trees is None else (trees.low, trees.scale)
         bins = bin_features(X, low, scale, n_jobs=n_jobs)
         by_row = (
