@@ -245,7 +245,7 @@ class TestInputs:
         order = ("train", "X.npy", "y.npy", "-o", "start.hashgrove", "--bits", "4", "--trees", "5", "--quiet")
         status, _, err = call(capsys, *order, "--start", "kernel", "--generic-bits", "1", "--seed", "0")
         assert status == 0, err
-        assert read_header("start.hashgrove")["header"]["encoder"] == "mixed"
+        assert read_header("start.hashgrove")["header"]["encoder"] == "spread"
         status, _, err = call(capsys, "encode", "start.hashgrove", "database.npy", "-o", "start.npy")
         assert status == 0
         assert err.startswith(f"Wrote {N_TRAIN} codes of 1 bytes to start.npy; ")
