@@ -158,7 +158,7 @@ def _on_common_support(encoders: Sequence[Any]) -> list[Any]:
 class UnitKernel(Encoder):
     """Scores exp(-gamma ||x - a||^2) of rows x scaled to length 1, for each anchor a of length 1; in float32.
 
-    All scores are positive. The encoder serves as the first part of an `Augmented` one, not for codes.
+    All scores are positive. The encoder serves as the first part of an `Lifted` one, not for codes.
 
     Parameters
     ----------

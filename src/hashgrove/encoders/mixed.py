@@ -38,7 +38,7 @@ class Mixed(Numbered):
     source: NDArray[np.uint8]
 
     @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
+    def accepts_sparse(self) -> bool:
         """Whether all parts accept scipy CSR matrices."""
         return all(part.accepts_sparse for part in self.parts)
 
