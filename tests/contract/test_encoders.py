@@ -299,7 +299,7 @@ class TestLifted:
             (arrays | {"more.linear.weights": np.ones((1, 1))}, "Linear must have the arrays"),
             (arrays | {f"more.linear.{n}": a for n, a in lift.arrays().items()}, r"only. Got .*'more'"),
             (arrays | {"odd": np.ones(1)}, r"only. Got .*'odd'"),
-            (arrays | {"bits": np.ones(1)}, r"only. Got \['lift', 'bits', 'bits'\]"),
+            (arrays | {"bits": np.ones(1)}, r"only. Got \['bits', 'bits', 'lift'\]"),
             (arrays | {"bits.linear": np.ones(1)}, r"exactly one of the encoders .* Got \[''\]"),
             ({"bits.lifted." * 10_000 + "bits.linear.weights": np.ones(1)}, "at most 8 nested .* Got 10001"),
         ]

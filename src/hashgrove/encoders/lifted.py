@@ -80,7 +80,9 @@ class Lifted(Composite):
     def from_parts(cls, parts: Mapping[str, Encoder], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Build the encoder from its two parts."""
         if arrays or parts.keys() != {"lift", "bits"}:
-            raise ValueError(f"Lifted must have arrays of the parts 'bits' and 'lift' only. Got {[*parts, *arrays]}.")
+            raise ValueError(
+                f"Lifted must have arrays of the parts 'bits' and 'lift' only. Got {sorted([*parts, *arrays])}."
+            )
         return cls(**parts)
 
     def _check_parts(self) -> None:
