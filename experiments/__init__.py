@@ -2,7 +2,7 @@
 
 ``tables.toml`` holds the experiments and ``paper.toml`` the paper's figures, both as data; `tables` reads them into
 the classes of `specs`. `worker` does one run in its own process, `runner` all runs that have no result yet, `results`
-stores each run as a file. `report` writes the pages of results from these files.
+stores each run as a line of a file. `report` writes the pages of results from these files.
 """
 
 from experiments.report import report

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "main"]
 
 NAME = "python -m experiments"
-RESULTS = "docs/results/runs"  # in a checkout
+RESULTS = "experiments/runs"
 PAGE = "docs/results.md"
 MORE_SEEDS = [1, 2]  # besides seed 0
 

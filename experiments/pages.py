@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from experiments.claims import Verdict
 from experiments.measures import MEASURES
 from experiments.records import Records
-from experiments.specs import Cell, Experiment
+from experiments.specs import Cell, Experiment, Spec
 
 __all__ = ["experiment_page"]
 
@@ -83,7 +83,7 @@ def _table(experiment: Experiment, cells: Sequence[Cell], records: Records) -> l
     lines = [f"| | points | bits | {titles} |", "|---" * (3 + len(measures)) + "|"]
     for cell in shown:
         run = records.done(cell)[0]
-        sizes = f"{run['data']['n_train']:,} | {run['cell']['bits']}"
+        sizes = f"{run['data']['n_train']:,} | {Spec(**run['cell']).bits}"
         lines.append(f"| {cell.row} | {sizes} | {' | '.join(records.entry(cell, measure) for measure in measures)} |")
     absent = [cell for cell in cells if not records.done(cell)]
     return [*lines, "", *([_absent(absent, records), ""] if absent else [])]

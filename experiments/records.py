@@ -35,8 +35,9 @@ class Records:
     by_spec: dict[str, list[dict[str, Any]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        for record in self.store:
-            self.by_spec.setdefault(_as_text(record["cell"]), []).append(record)
+        for key, record in self.store.read().items():
+            cell, *_ = json.loads(key)
+            self.by_spec.setdefault(_as_text(cell), []).append(record)
 
     def done(self, cell: Cell) -> list[dict[str, Any]]:
         """Return the finished runs of a cell, one per seed: the latest one if the data have changed in between."""

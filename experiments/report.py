@@ -31,7 +31,7 @@ HOW_TO_READ = (
     "A figure in brackets is the paper's. If the paper used the same data and the same number of training points, "
     "the difference follows (for times, the ratio). 'points' is the number of training points. 'encoding' is the "
     "time for database and queries together. Times were taken on machines that other work shared, with one thread "
-    "or two; the file of each run says which. Each figure is of one seed unless it says otherwise. 'Not run' in a "
+    "or two; the record of each run says which. Each figure is of one seed unless it says otherwise. 'Not run' in a "
     "row with figures means that the run is older than the measure."
 )
 

@@ -17,7 +17,7 @@ from experiments.fits import shared_fit
 from experiments.measures import lacking, slow_among
 from experiments.methods import missing_package
 from experiments.quick import quick_spec
-from experiments.results import FORMAT, Store, run_key
+from experiments.results import Store, run_key
 from experiments.specs import Cell, Spec, Tables
 from experiments.tables import load_tables
 from experiments.workers import Workers
@@ -44,12 +44,15 @@ class Job:
         ``kept``: an earlier suite has done it; ``not run``: it cannot be done on this machine.
     reason : str
         Why it failed or was not run.
+    home : str
+        The experiment in whose file the result is stored: the first one that shows the run.
     key, fingerprint : str
-        Hash of the run and of its data; empty if the data are missing.
+        What identifies the run, and the hash of its data; empty if the data are missing.
     """
 
     spec: Spec
     cells: list[Cell]
+    home: str
     slow: list[str] = field(default_factory=list)
     state: str = TO_DO
     reason: str = ""
@@ -97,17 +100,21 @@ def plan(
     """List the runs of these experiments with their present states; see `run` for the parameters."""
     jobs: dict[str, Job] = {}
     shown: dict[str, set[str]] = {}  # the measures that any experiment shows of a run
+    homes: dict[str, str] = {}
     for cell in _cells(["all"], tables):
-        shown.setdefault(_text_of(cell, quick), set()).update(cell.measures)
+        text = _text_of(cell, quick)
+        shown.setdefault(text, set()).update(cell.measures)
+        homes.setdefault(text, cell.experiment)
     for cell in _cells(names, tables):
         if dataset not in (None, cell.data.name) or only not in (None, cell.spec.method):
             continue
         if cells is not None and cell.name not in cells:
             continue
         text = _text_of(cell, quick)
-        job = jobs.setdefault(text, Job(Spec(**json.loads(text)), [], slow_among(shown[text])))
+        job = jobs.setdefault(text, Job(Spec(**json.loads(text)), [], homes[text], slow_among(shown[text])))
         job.cells.append(cell)
     fingerprints: dict[str, str] = {}
+    records = store.read()
     for job in jobs.values():
         missing = _what_is_missing(job.spec, root)
         if missing:
@@ -117,8 +124,8 @@ def plan(
         if data not in fingerprints:
             fingerprints[data] = load_dataset(job.spec.dataset, root=root, **job.spec.options).fingerprint()
         job.fingerprint = fingerprints[data]
-        job.key = run_key(job.spec, fingerprint=job.fingerprint, seed=seed)
-        record = store.find(job.key, job.spec)
+        job.key = run_key(job.spec.to_dict(), fingerprint=job.fingerprint, seed=seed)
+        record = records.get(job.key)
         if record is not None and record["status"] == "done":
             found, slow = record["measures"], record.get("slow")
             job.state = TO_DO if any(lacking(cell.measures, found, slow=slow) for cell in job.cells) else KEPT
@@ -178,7 +185,7 @@ def run(
     cells : container of str, optional
         Run only the cells with these names.
     root : path, optional
-        Folder of data sets, as in `experiments.datasets.load`.
+        Folder of data sets, as in `experiments.datasets.load_dataset`.
     n_jobs : int, optional
         Threads per run; by default all cores, shared by the runs that are done at a time.
     seed : int
@@ -239,7 +246,8 @@ def core_seconds(jobs: Iterable[Job], *, store: Store) -> float:
     0
     """
     finished = [job for job in jobs if job.state in (DONE, KEPT)]
-    return sum(max(_core_seconds(store.find(job.key, job.spec)) for job in group) for group in _grouped(finished))
+    records = store.read()
+    return sum(max(_core_seconds(records.get(job.key)) for job in group) for group in _grouped(finished))
 
 
 def _core_seconds(record: dict[str, Any] | None) -> float:
@@ -251,7 +259,7 @@ def _core_seconds(record: dict[str, Any] | None) -> float:
 
 def _order(group: list[Job]) -> dict[str, Any]:
     """What a worker has to know about runs that share a fit, besides what all runs have in common."""
-    runs = [{"key": job.key, "cell": job.spec.to_dict(), "slow": job.slow} for job in group]
+    runs = [{"cell": job.spec.to_dict(), "experiment": job.home, "slow": job.slow} for job in group]
     return {"runs": runs, "fingerprint": group[0].fingerprint}
 
 
@@ -260,8 +268,9 @@ def _read_results(
 ) -> list[Job]:
     """Set the states of the runs of a batch; return those that another run kept from being done."""
     jobs = [job for group in batch for job in group]
+    records = store.read()
     for number, job in enumerate(jobs):
-        record = store.find(job.key, job.spec)
+        record = records.get(job.key)
         if record is None or record["status"] != "done":
             # this run ended the process
             job.state, job.reason = FAILED, reason
@@ -274,5 +283,5 @@ def _read_results(
 
 
 def _write_failure(job: Job, store: Store, *, seed: int) -> None:
-    record = {"format": FORMAT, "key": job.key, "status": "failed", "error": job.reason, "cell": job.spec.to_dict()}
-    store.write({**record, "seed": seed, "fingerprint": job.fingerprint}, job.spec)
+    identity = {"cell": job.spec.to_dict(), "seed": seed, "fingerprint": job.fingerprint}
+    store.write({**identity, "status": "failed", "error": job.reason}, job.home)

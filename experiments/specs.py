@@ -7,7 +7,7 @@ everything that decides its result; cells of several experiments with the same s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 __all__ = ["Cell", "Claim", "DataChoice", "Experiment", "Headline", "Spec", "Tables"]
@@ -28,7 +28,7 @@ class DataChoice:
     title : str
         Name for people.
     options : dict
-        Options of `experiments.datasets.load`.
+        Options of `experiments.datasets.load_dataset`.
     same_as : tuple of str
         Names of the paper's data sets that hold the same data. It only stands in for any other one.
     """
@@ -44,7 +44,8 @@ class DataChoice:
 class Spec:
     """Everything that decides a result, except the seed and the bytes of the data.
 
-    The key of a run is a hash of these fields: a new field, or another default, makes all stored runs unfindable.
+    A stored run has the fields that differ from their defaults. So a new field does not concern runs that are stored
+    already, as long as its default means what they did; the default of a field must never change.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class Spec:
     bits : int
         Length of a code.
     options : dict
-        Options of `experiments.datasets.load`.
+        Options of `experiments.datasets.load_dataset`.
     params : dict
         Parameters of the method that differ from its defaults. A table with ``kind`` is a learner or a solver with
         settings.
@@ -87,8 +88,13 @@ class Spec:
     n_query: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields, ready for `json.dumps`."""
-        return asdict(self)
+        """Return the fields that differ from their defaults, ready for `json.dumps`.
+
+        >>> Spec("digits", "lsh", bits=32, params={}).to_dict()
+        {'dataset': 'digits', 'method': 'lsh', 'bits': 32}
+        """
+        defaults = {f.name: {} if f.default is MISSING else f.default for f in fields(self)[2:]}
+        return {name: value for name, value in asdict(self).items() if name not in defaults or value != defaults[name]}
 
 
 @dataclass(frozen=True)

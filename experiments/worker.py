@@ -20,7 +20,7 @@ from experiments.datasets import Dataset, load_dataset
 from experiments.fits import Fit
 from experiments.measures import MEASURES, Outcome, measured, peak_memory_gb, slow_among
 from experiments.methods import QUANTISER, REAL_VALUED
-from experiments.results import FORMAT, Store
+from experiments.results import Store
 from experiments.specs import Spec
 from experiments.splits import split
 from hashgrove import __version__
@@ -44,18 +44,16 @@ def main() -> None:
 def _carry_out(order: dict[str, Any]) -> None:
     """Do the runs of an order, which share one fit: those with the most bits first, since the fit is theirs."""
     seed, n_jobs, store = order["seed"], order["n_jobs"], Store(Path(order["results"]))
-    specs = {run["key"]: Spec(**run["cell"]) for run in order["runs"]}
-    first = next(iter(specs.values()))
+    specs = [Spec(**run["cell"]) for run in order["runs"]]
+    first = specs[0]
     data = load_dataset(first.dataset, root=order["root"], **first.options)
     fit = None if first.method in REAL_VALUED else Fit(first, split(data, first, seed=seed), seed=seed, n_jobs=n_jobs)
-    for (key, spec), run in zip(specs.items(), order["runs"], strict=True):
+    for spec, run in zip(specs, order["runs"], strict=True):
         record = {
-            "format": FORMAT,
-            "key": key,
-            "status": "done",
             "cell": spec.to_dict(),
             "seed": seed,
             "fingerprint": order["fingerprint"],
+            "status": "done",
             **measure(spec, split(data, spec, seed=seed), seed=seed, n_jobs=n_jobs, fit=fit, slow=run["slow"]),
             **({} if spec.bits == first.bits else {"fit_of": first.bits}),
             "versions": {"hashgrove": __version__, **{package: version(package) for package in PACKAGES}},
@@ -63,7 +61,7 @@ def _carry_out(order: dict[str, Any]) -> None:
             "threads": available_threads(n_jobs),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        store.write(record, spec)
+        store.write(record, run["experiment"])
 
 
 def measure(

@@ -13,13 +13,14 @@ import pytest
 from experiments import load_tables, plots, report
 from experiments.claims import judge, undecided_cells
 from experiments.records import Records
-from experiments.results import FORMAT, Store, run_key
-from experiments.specs import Claim, Spec
+from experiments.results import Store
+from experiments.specs import Claim
 from experiments.tests.small_tables import PAPER, SMALL, write
-from paths import DOCS
+from paths import DOCS, REPOSITORY
 
 TABLES = load_tables()
 CELLS = [cell for experiment in TABLES.experiments.values() for cell in experiment.cells]
+RUNS = REPOSITORY / "experiments" / "runs"
 TWO_MORE = '{ name = "ITQ", method = "itq", bits = 16, n_train = 200 }, { name = "random"'
 OUR_CLAIM = """
 [[claims]]
@@ -68,7 +69,7 @@ class TestReport:
         assert f"| ITQ | 200 | 16 | {ours['itq']:.4f} | {ours['itq']:.4f} (0.5, {ours['itq'] - 0.5:+.3f}) |" in now
         for record in Store(finished[0]):
             del record["measures"]["paper_map"]
-            Store(tmp_path / "r").write(record, Spec(**record["cell"]))
+            Store(tmp_path / "r").write(record, "first")
         (_, before, _), _ = self.pages(tables, tmp_path / "r", tmp_path)
         assert f"| ITQ | 200 | 16 | {ours['itq']:.4f} | not run (0.5) |" in before
 
@@ -122,9 +123,8 @@ class TestReport:
         assert ">the paper's MAP<" in picture
 
     def test_what_was_not_run_leaves_the_table_and_is_named(self, small, finished, tmp_path):
-        lsh = next(path for path in finished[0].iterdir() if ".lsh." in path.name)
-        (tmp_path / "r").mkdir()
-        shutil.copy(lsh, tmp_path / "r")
+        [lsh] = [record for record in Store(finished[0]) if record["cell"]["method"] == "lsh"]
+        Store(tmp_path / "r").write(lsh, "first")
         (_, first, _), _ = self.pages(small, tmp_path / "r", tmp_path)
         assert "| ITQ |" not in first
         assert "\nNot run: ITQ.\n" in first
@@ -141,39 +141,46 @@ class TestReport:
         cell = small.experiments["first"].cells[1]
         [real] = Records(Store(finished[0])).done(cell)
         for seed, value in ((0, 0.5), (1, 0.6)):
-            record = json.loads(json.dumps(real)) | {"seed": seed, "key": str(seed) * 64}
+            record = json.loads(json.dumps(real)) | {"seed": seed}
             record["measures"]["map"] = value
-            Store(tmp_path / "r").write(record, cell.spec)
+            Store(tmp_path / "r").write(record, "first")
         (_, first, _), _ = self.pages(small, tmp_path / "r", tmp_path)
         assert "0.5500 ± 0.0707, 2 seeds (0.5, +0.050)" in first
 
     def test_failures_are_shown(self, small, tmp_path):
         cell = small.experiments["first"].cells[1]
-        record = {"format": FORMAT, "key": "k" * 64, "status": "failed", "error": "time limit of 9 s", "seed": 0}
-        Store(tmp_path / "r").write({**record, "cell": cell.spec.to_dict()}, cell.spec)
+        identity = {"cell": cell.spec.to_dict(), "seed": 0, "fingerprint": ""}
+        Store(tmp_path / "r").write({**identity, "status": "failed", "error": "time limit of 9 s"}, "first")
         (_, first, _), _ = self.pages(small, tmp_path / "r", tmp_path)
         assert "Failed (time limit of 9 s): Digits, ITQ." in first
 
 
 class TestCommittedResults:
-    """What is in docs/results: runs that are found by their keys, and pages that are made from them."""
+    """The stored runs belong to cells, and the pages in docs/ are made from them."""
 
-    def test_every_run_is_found_by_the_key_of_a_cell(self):
-        specs = {json.dumps(cell.spec.to_dict(), sort_keys=True): cell.spec for cell in CELLS}
-        store = Store(DOCS / "results" / "runs")
-        found = list(store)
-        assert len(found) > 140
-        for record in found:
-            spec = specs[json.dumps(record["cell"], sort_keys=True)]
-            key = run_key(spec, fingerprint=record["fingerprint"], seed=record["seed"])
-            assert key == record["key"]
-            assert store.find(key, spec) == record
+    def test_every_run_is_that_of_a_cell_and_in_the_file_of_the_first_experiment_that_shows_it(self):
+        homes = {}
+        for cell in CELLS:
+            homes.setdefault(json.dumps(cell.spec.to_dict(), sort_keys=True), cell.experiment)
+        n_runs = 0
+        for path in sorted(RUNS.iterdir()):
+            lines = path.read_text().splitlines()
+            for record in map(json.loads, lines):
+                assert homes[json.dumps(record["cell"], sort_keys=True)] == path.stem
+            n_runs += len(lines)
+        assert n_runs == len(list(Store(RUNS))) > 500
+
+    def test_files_are_as_the_store_writes_them(self, tmp_path):
+        path = RUNS / "settings.jsonl"
+        for record in map(json.loads, reversed(path.read_text().splitlines())):
+            Store(tmp_path).write(record, "settings")
+        assert (tmp_path / "settings.jsonl").read_bytes() == path.read_bytes()
 
     def test_the_pages_are_those_that_the_report_writes(self, tmp_path, monkeypatch):
         monkeypatch.setattr(plots, "save_svg", lambda figure, path: None)  # slow, and tested above
         (tmp_path / "results").mkdir()
         shutil.copy(DOCS / "results" / "speed.md", tmp_path / "results")  # the front page links to it
-        pages, pictures = report(results=DOCS / "results" / "runs", output=tmp_path / "results.md")
+        pages, pictures = report(results=RUNS, output=tmp_path / "results.md")
         for path in pages:
             committed = DOCS / path.relative_to(tmp_path)
             text = committed.read_text()

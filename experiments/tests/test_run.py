@@ -23,7 +23,7 @@ from experiments.measures import MEASURES, Measure
 from experiments.methods import QUANTISER, REAL_VALUED, build
 from experiments.quick import quick_spec
 from experiments.records import Records
-from experiments.results import FORMAT, Store, run_key
+from experiments.results import Store
 from experiments.runner import plan
 from experiments.specs import Spec
 from experiments.splits import split
@@ -164,25 +164,6 @@ class TestSplit:
         assert not np.array_equal(first, other)
 
 
-class TestKey:
-    spec = Spec("digits", "fasthash", params={"loss": "ksh", "hash_function": {"kind": "trees", "max_depth": 6}})
-
-    def test_is_the_same_on_every_machine_and_in_any_order_of_keys(self):
-        key = run_key(self.spec, fingerprint="ab", seed=0)
-        assert key == "c88b6e94455acce3957a83ce8fe9cc73f496a4a8badf4b1e02a3254e818e5fc7"
-        turned = {"hash_function": {"max_depth": 6, "kind": "trees"}, "loss": "ksh"}
-        assert run_key(replace(self.spec, params=turned), fingerprint="ab", seed=0) == key
-
-    @pytest.mark.parametrize(
-        "change", [{"bits": 32}, {"n_train": 5}, {"params": {"loss": "bre"}}, {"pca": 2}, {"database": "seen"}]
-    )
-    def test_tells_runs_apart(self, change):
-        key = run_key(self.spec, fingerprint="ab", seed=0)
-        assert run_key(replace(self.spec, **change), fingerprint="ab", seed=0) != key
-        assert run_key(self.spec, fingerprint="ac", seed=0) != key
-        assert run_key(self.spec, fingerprint="ab", seed=1) != key
-
-
 class TestRun:
     def test_cells_that_are_the_same_share_a_run(self, finished):
         folder, jobs = finished
@@ -190,7 +171,8 @@ class TestRun:
             ("first / digits / LSH (+1)", "done"),
             ("first / digits / ITQ", "done"),
         ]
-        assert len(list(folder.iterdir())) == 2
+        assert [path.name for path in folder.iterdir()] == ["first.jsonl"]
+        assert len(list(Store(folder))) == 2
 
     def test_what_a_record_holds(self, finished):
         record = next(r for r in Store(finished[0]) if r["cell"]["method"] == "itq")
@@ -217,7 +199,7 @@ class TestRun:
         tables = load_tables(write(tmp_path, SMALL.replace('measures = ["map"]', 'measures = ["map", "paper_map"]')))
         for record in Store(finished[0]):
             del record["measures"]["paper_map"]
-            Store(tmp_path / "r").write(record, Spec(**record["cell"]))
+            Store(tmp_path / "r").write(record, "first")
         states = {job.spec.method: job.state for job in plan(["all"], store=Store(tmp_path / "r"), tables=tables)}
         assert states == {"lsh": "to do", "itq": "kept"}  # only the row with LSH shows the measure
 
@@ -227,7 +209,7 @@ class TestRun:
         tables, store = load_tables(write(tmp_path, text)), Store(tmp_path / "r")
         for record in Store(finished[0]):
             assert not slow & record["measures"].keys()
-            store.write(record, Spec(**record["cell"]))
+            store.write(record, "first")
         states = {job.spec.method: job.state for job in plan(["all"], store=store, tables=tables)}
         assert states == {"lsh": "to do", "itq": "kept"}
         assert {job.state for job in plan(["first"], store=store, tables=tables)} == {"kept"}, "it is not shown there"
@@ -236,7 +218,7 @@ class TestRun:
         assert slow & record["measures"].keys() == {"map_by_margins"}
         assert {job.state for job in plan(["all"], store=store, tables=tables)} == {"kept"}
         del record["slow"], record["measures"]["map_by_margins"]  # an older run, which has all measures that apply
-        store.write(record, Spec(**record["cell"]))
+        store.write(record, "first")
         assert {job.state for job in plan(["all"], store=store, tables=tables)} == {"kept"}
 
     def test_a_run_computes_what_any_experiment_shows_of_it(self, tmp_path):
@@ -259,11 +241,11 @@ class TestRun:
             [*command, "--results", str(results)], stderr=subprocess.DEVNULL, start_new_session=True
         )
         deadline = time.monotonic() + 1200
-        while not list(results.glob("*.json")) and time.monotonic() < deadline:
+        while not list(results.glob("*.jsonl")) and time.monotonic() < deadline:
             time.sleep(0.02)
         os.killpg(suite.pid, signal.SIGKILL)  # the suite and the run that it waits for
         suite.wait()
-        assert len(list(results.glob("*.json"))) == 1
+        assert len(list(Store(results))) == 1
         states = [job.state for job in run(["all"], tables=small, results=results)]
         assert states == ["kept", "done"]
         assert not list(results.glob(".*"))
@@ -276,7 +258,7 @@ class TestRun:
         assert re.search(r"^ValueError: The 'n_bits' parameter must be at most", jobs[1].reason)
         [record] = [record for record in Store(tmp_path / "r") if record["status"] == "failed"]
         assert record["error"] == jobs[1].reason
-        path = Store(tmp_path / "r").path(record["key"], jobs[1].spec)
+        path = tmp_path / "r" / "first.jsonl"
         written = path.stat().st_mtime_ns
         again = run(["first"], tables=tables, results=tmp_path / "r", n_jobs=1)
         assert [job.state for job in again] == ["kept", "failed"]
@@ -303,9 +285,9 @@ class TestRun:
             run(["tabel1"], results=tmp_path)
 
     def test_a_damaged_result_is_named(self, small, finished, tmp_path):
-        [path, _] = sorted(finished[0].iterdir())
-        (tmp_path / path.name).write_text(path.read_text()[:50])
-        with pytest.raises(FileError, match=f"{re.escape(path.name)}: must be a result in JSON. Remove it"):
+        lines = (finished[0] / "first.jsonl").read_text().splitlines(keepends=True)
+        (tmp_path / "first.jsonl").write_text(lines[0] + lines[1][:50])
+        with pytest.raises(FileError, match=r"first.jsonl, line 2: must be JSON. Remove the line"):
             run(["all"], tables=small, results=tmp_path)
 
     @pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is not installed")
@@ -336,7 +318,7 @@ class TestQuick:
     def test_never_among_real_results(self, capsys, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         for arguments in (
-            ["run", "ksh", "--quick", "--results", "docs/results/runs"],
+            ["run", "ksh", "--quick", "--results", "experiments/runs"],
             ["report", "--quick"],
         ):
             status, _, err = call(capsys, *arguments)
@@ -353,8 +335,9 @@ class TestMeasures:
         cell = tables.experiments["second"].cells[0]
         found = measure(cell.spec, split(load_dataset("digits"), cell.spec, seed=0), seed=0, n_jobs=1)
         assert 0.2 < found["measures"]["ones"] < 0.8
-        record = {"format": FORMAT, "key": "k" * 64, "status": "done", "seed": 0, "finished": "", "threads": 1}
-        Store(tmp_path / "r").write({**record, "machine": "here", "cell": cell.spec.to_dict(), **found}, cell.spec)
+        identity = {"cell": cell.spec.to_dict(), "seed": 0, "fingerprint": ""}
+        about = {"status": "done", "finished": "", "threads": 1, "machine": "here"}
+        Store(tmp_path / "r").write({**identity, **about, **found}, "second")
         pages, _ = report(results=tmp_path / "r", output=tmp_path / "page.md", tables=tables)
         assert f"| random | 200 | 16 | {found['measures']['ones']:.4f} |" in pages[-1].read_text()
 
@@ -381,7 +364,7 @@ class TestCommands:
     def test_claims_run_two_more_seeds_of_what_is_close(self, capsys, small, finished, tmp_path):
         for record in Store(finished[0]):
             record["measures"]["map"] = {"lsh": 0.5, "itq": 0.51}[record["cell"]["method"]]
-            Store(tmp_path / "r").write(record, Spec(**record["cell"]))
+            Store(tmp_path / "r").write(record, "first")
         arguments = "run", "all", "--claims", "--tables", str(write(tmp_path, SMALL)), "--results", str(tmp_path / "r")
         _, out, err = call(capsys, *arguments, "--dry-run")
         assert [line.split("  ")[0] for line in out.splitlines()[1:]] == 2 * [

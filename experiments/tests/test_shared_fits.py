@@ -16,7 +16,7 @@ from experiments import load_tables, run
 from experiments.datasets import load_dataset
 from experiments.fits import Fit, has_prefixes, shared_fit
 from experiments.methods import FASTHASH, PAPER
-from experiments.results import FORMAT, Store
+from experiments.results import Store
 from experiments.runner import core_seconds, plan
 from experiments.specs import Spec
 from experiments.splits import split
@@ -136,8 +136,9 @@ def records(request, tables, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     jobs = run(["all"], tables=tables, results=folder, n_workers=request.param)
     assert {job.state for job in jobs} == {"done"}
-    assert not [path for path in folder.iterdir() if path.suffix != ".json"]
-    return {job.cells[0].row: Store(folder).find(job.key, job.spec) for job in jobs}
+    assert not [path for path in folder.iterdir() if path.suffix != ".jsonl"]
+    found = Store(folder).read()
+    return {job.cells[0].row: found[job.key] for job in jobs}
 
 
 class TestRun:
@@ -169,16 +170,16 @@ def test_a_shared_fit_counts_once_in_the_time_of_all_runs(tables, tmp_path):
     )
     for job in plan(["all"], store=store, tables=tables):
         measures = {"map": 0.5, "fit_seconds": seconds[job.cells[0].row] - 1.0, "encode_seconds": 1.0}
-        record = {"format": FORMAT, "key": job.key, "status": "done", "cell": job.spec.to_dict(), "seed": 0}
-        store.write(record | {"measures": measures, "threads": 2}, job.spec)
+        record = {"cell": job.spec.to_dict(), "seed": 0, "fingerprint": job.fingerprint, "status": "done"}
+        store.write(record | {"measures": measures, "threads": 2}, job.home)
     assert core_seconds(plan(["all"], store=store, tables=tables), store=store) == 2 * (5 + 7 + 11)
     assert core_seconds(plan(["all"], store=Store(tmp_path / "none"), tables=tables), store=store) == 0
 
 
 def test_workers_share_the_cores(tables, tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.runner.available_threads", lambda n_jobs: 6)
-    jobs = run(["all"], tables=tables, results=tmp_path, only="itq", n_workers=4)
-    assert {Store(tmp_path).find(job.key, job.spec)["threads"] for job in jobs} == {1}
+    run(["all"], tables=tables, results=tmp_path, only="itq", n_workers=4)
+    assert {record["threads"] for record in Store(tmp_path)} == {1}
 
 
 def test_a_failing_fit_does_not_take_shorter_ones_with_it(tmp_path):
