@@ -34,5 +34,5 @@ def test_an_index_has_its_codes_and_ids():
 
 @pytest.mark.parametrize("name", ["gist", "codebook"])
 def test_an_extractor_gives_the_features_that_it_gave(name):
-    extractor = features.load(FORMAT1 / f"{name}.features")
+    extractor = features.load_extractor(FORMAT1 / f"{name}.features")
     np.testing.assert_allclose(extractor.transform(INPUTS["images"]), INPUTS[name], rtol=1e-5, atol=1e-6)

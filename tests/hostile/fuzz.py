@@ -114,7 +114,7 @@ def complaint(error, path):
 
 def hit_the_limit(error):
     """Whether a reader wanted more memory than it may have; a decoder in a child process has a limit of its own."""
-    from hashgrove.features.apart import ChildError
+    from hashgrove.features.sandbox import ChildError
 
     return not isinstance(error.__cause__, ChildError) and (
         isinstance(error.__cause__, MemoryError) or MEMORY.search(str(error.__cause__)) is not None

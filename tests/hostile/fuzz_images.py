@@ -69,7 +69,7 @@ def tiled_tiff():
     return b"II*\0" + struct.pack("<IH", 8, len(values)) + entries + bytes(4) + data
 
 
-def apart_seeds():
+def sandbox_seeds():
     decoders()
     random, plain = pictures()
     for image in (random, plain.convert("RGBA").resize((70, 50))):
@@ -90,26 +90,26 @@ def memory_of_pixels(path):
     return 32 * pixels if pixels <= 2**21 + 8256 * path.stat().st_size else 0
 
 
-def read_picture(path):
+def read_one(path):
     from hashgrove.features.images import read_image
 
     read_image(path, size=8)
 
 
-def read_apart(path):
-    """Read a picture; the decoder runs in a copy of a small process, since a new one would take 80 ms per file."""
-    from hashgrove.features import apart
+def read_in_sandbox(path):
+    """Read an image; the decoder runs in a copy of a small process, since a new one would take 80 ms per file."""
+    from hashgrove.features import sandbox
 
-    with patch.object(apart.subprocess, "run", run_in_copy):
-        read_picture(path)
+    with patch.object(sandbox.subprocess, "run", run_in_copy):
+        read_one(path)
 
 
 @cache
 def decoders():
-    """A process of tests/hostile/fuzz_decoder.py."""
-    from hashgrove.features import apart
+    """A process of tests/hostile/fuzz_sandbox.py."""
+    from hashgrove.features import sandbox
 
-    command = [sys.executable, os.fspath(Path(__file__).with_name("fuzz_decoder.py")), os.fspath(apart.DECODER)]
+    command = [sys.executable, os.fspath(Path(__file__).with_name("fuzz_sandbox.py")), os.fspath(sandbox.CHILD)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

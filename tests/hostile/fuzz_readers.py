@@ -213,9 +213,9 @@ def features_seeds():
 
 
 def read_extractor(path):
-    from hashgrove.features import load
+    from hashgrove.features import load_extractor
 
-    load(path)
+    load_extractor(path)
 
 
 def index_seeds():
@@ -287,6 +287,8 @@ READERS = {
     "index": Reader(index_seeds, ".index", (read_index,)),
     "folder": Reader(folder_seeds, ".zip", (fuzz_folders.search_folder, fuzz_folders.change_folder)),
     "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
-    "image": Reader(fuzz_images.image_seeds, ".image", (fuzz_images.read_picture,), fuzz_images.memory_of_pixels),
-    "image-apart": Reader(fuzz_images.apart_seeds, ".image", (fuzz_images.read_apart,), fuzz_images.memory_of_pixels),
+    "image": Reader(fuzz_images.image_seeds, ".image", (fuzz_images.read_one,), fuzz_images.memory_of_pixels),
+    "image-sandbox": Reader(
+        fuzz_images.sandbox_seeds, ".image", (fuzz_images.read_in_sandbox,), fuzz_images.memory_of_pixels
+    ),
 }

@@ -66,7 +66,7 @@ def peaks(folder, names):
 
 
 def child_peak(path, monkeypatch):
-    """Memory of the process that decodes a file apart; one that decodes a tiny file is taken off."""
+    """Memory of the process that decodes a file in the sandbox; one that decodes a tiny file is taken off."""
     peaks, run = [], subprocess.run
 
     def measured(command, **settings):

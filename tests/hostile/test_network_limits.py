@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tiny_onnx
-from hashgrove.features import OnnxFeatures, load
+from hashgrove.features import OnnxFeatures, load_extractor
 from hashgrove.runtime.threads import run_within
 from hashgrove.storage.formats import FileError
 from tiny_onnx import field, node
@@ -63,7 +63,7 @@ def test_the_limit_changes_no_feature_and_is_not_saved(tmp_path):
     for limit in (1.0, None):
         OnnxFeatures(path, time_limit=limit, **settings).fit(IMAGES).save(tmp_path / f"saved {limit}")
     assert (tmp_path / "saved 1.0").read_bytes() == (tmp_path / "saved None").read_bytes()
-    assert load(tmp_path / "saved None").time_limit == 60
+    assert load_extractor(tmp_path / "saved None").time_limit == 60
     for limit in (0, -1, "60", np.nan):
         with pytest.raises(ValueError, match="'time_limit' parameter must be a number above 0"):
             OnnxFeatures(path, time_limit=limit, **settings).fit(IMAGES)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import naive
-from hashgrove.features import load
+from hashgrove.features import load_extractor
 from hashgrove.features.codebook import Codebook
 from hashgrove.features.dictionary import _update_atoms, ksvd, omp, spherical_kmeans
 from hashgrove.features.patches import covariance, normalised_patches, patch_grid, sample_patches, zca
@@ -254,7 +254,7 @@ def test_files_and_memory_give_the_same(tmp_path):
 def test_a_file_holds_the_whole_extractor(output, tmp_path):
     codebook = fitted(output=output)
     codebook.save(tmp_path / "codebook.hashgrove")
-    again = load(tmp_path / "codebook.hashgrove")
+    again = load_extractor(tmp_path / "codebook.hashgrove")
     assert type(again) is Codebook
     images = smooth_images(4, seed=3)
     np.testing.assert_array_equal(again.transform(images), codebook.transform(images))
@@ -264,7 +264,7 @@ def test_a_file_holds_the_whole_extractor(output, tmp_path):
 def test_any_kind_of_seed_can_be_saved(tmp_path):
     codebook = clone(fitted()).set_params(random_state=np.random.RandomState(0)).fit(smooth_images(5))
     codebook.save(tmp_path / "codebook.hashgrove")
-    assert load(tmp_path / "codebook.hashgrove").random_state is None
+    assert load_extractor(tmp_path / "codebook.hashgrove").random_state is None
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class TestContract:
     def test_save_and_load(self, extractor, images, tmp_path):
         X = extractor.fit_transform(images)
         extractor.save(tmp_path / "e.hashgrove")
-        loaded = features_module.load(tmp_path / "e.hashgrove")
+        loaded = features_module.load_extractor(tmp_path / "e.hashgrove")
         assert type(loaded) is type(extractor)
         assert loaded.n_features_ == extractor.n_features_
         np.testing.assert_array_equal(loaded.transform(images), X)

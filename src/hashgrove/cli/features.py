@@ -102,9 +102,9 @@ def apply(extractor: str, images: str, output: str, on_error: str, n_jobs: int |
     Example:
       hashgrove features apply gist.hashgrove more-images/ -o more.npy
     """
-    from hashgrove.features import load
+    from hashgrove.features import load_extractor
 
-    fitted = load(extractor).set_params(n_jobs=n_jobs)
+    fitted = load_extractor(extractor).set_params(n_jobs=n_jobs)
     _extract(fitted, images, output, save=None, on_error=on_error, inputs=(extractor,), fit=False)
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.cli import options
-from hashgrove.features import FeatureExtractor
-from hashgrove.features import load as load_extractor
+from hashgrove.features import FeatureExtractor, load_extractor
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.atomic import check_replaceable
 from hashgrove.storage.formats import FileError, MissingFileError

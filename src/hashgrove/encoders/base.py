@@ -159,6 +159,10 @@ class Encoder(ABC):
         """Packed codes, uint8 of shape (n, ceil(n_bits / 8)); see `hashgrove.codes.pack` for the order of bits."""
         return np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
 
+    def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
+        """The same as `encode`: hashers and encoders have this name in common."""
+        return self.encode(X, n_jobs=n_jobs)
+
     def _apply_to_chunks(
         self, function: Callable[[NDArray[Any]], NDArray[Any]], X: ArrayLike, n_jobs: int | None
     ) -> list[NDArray[Any]]:

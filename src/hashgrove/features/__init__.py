@@ -13,23 +13,29 @@ from numpy.typing import NDArray
 
 from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.codebook import Codebook
-from hashgrove.features.encoding import ImageEncoder
 from hashgrove.features.gist import Gist
+from hashgrove.features.image_encoder import ImageEncoder
 from hashgrove.features.network import OnnxFeatures
 from hashgrove.storage import modelfile
 from hashgrove.storage.formats import PathLike, one_line
 
-__all__ = ["FEATURES", "Codebook", "FeatureExtractor", "Gist", "ImageEncoder", "OnnxFeatures", "load", "rebuild"]
+__all__ = [
+    "FEATURES",
+    "Codebook",
+    "FeatureExtractor",
+    "Gist",
+    "ImageEncoder",
+    "OnnxFeatures",
+    "load_extractor",
+    "rebuild",
+]
 
 FEATURES: dict[str, type[FeatureExtractor]] = {
     extractor.name: extractor for extractor in (Gist, Codebook, OnnxFeatures)
 }
-RENAMED_PARAMETERS: dict[str, dict[str, str]] = {
-    "gist": {"n_blocks": "n_cells"}
-}  # names in files that earlier versions wrote, and today's names
 
 
-def load(path: PathLike) -> FeatureExtractor:
+def load_extractor(path: PathLike) -> FeatureExtractor:
     """Read a fitted extractor that `FeatureExtractor.save` wrote; the file is untrusted and all of it is checked.
 
     Examples
@@ -38,7 +44,7 @@ def load(path: PathLike) -> FeatureExtractor:
     >>> import numpy as np
     >>> path = tempfile.mkdtemp() + "/gist.hashgrove"
     >>> Gist(n_cells=2, image_size=16).fit(np.zeros((1, 16, 16), np.uint8)).save(path)
-    >>> load(path).n_features_
+    >>> load_extractor(path).n_features_
     128
     """
     header, arrays = modelfile.read(path, kind="features")
@@ -54,8 +60,6 @@ def rebuild(path: PathLike, described: Any, arrays: Mapping[str, NDArray[Any]]) 
         raise modelfile.ModelFileError(
             f"{os.fspath(path)}: unknown features {repr(name)[:100]}; this version knows {sorted(FEATURES)}"
         )
-    renamed = RENAMED_PARAMETERS.get(extractor.name, {})
-    parameters = {renamed.get(str(key), str(key)): value for key, value in parameters.items()}
     try:
         return extractor.from_arrays(parameters, arrays)
     except (ValueError, TypeError) as error:

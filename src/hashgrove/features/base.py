@@ -239,7 +239,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return n_rows, self.n_features_
 
     def save(self, path: PathLike) -> None:
-        """Write the fitted extractor to one file, atomically; `hashgrove.features.load` reads it."""
+        """Write the fitted extractor to one file, atomically; `hashgrove.features.load_extractor` reads it."""
         check_is_fitted(self, "n_features_")
         header = {"name": self.name, "n_features": self.n_features_, "parameters": self.parameters()}
         modelfile.write(path, kind="features", header=header, arrays=self.arrays())

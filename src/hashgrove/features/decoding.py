@@ -1,7 +1,7 @@
 """Decodes an untrusted image file to RGB with Pillow.
 
 The size that a file declares is compared with limits before any pixel is decoded (`hashgrove.features.image_limits`).
-JPEG 2000 and AVIF are decoded in a process of their own (`hashgrove.features.apart`). Formats that need another
+JPEG 2000 and AVIF are decoded in a child process (`hashgrove.features.sandbox`). Formats that need another
 program, such as PostScript, are not opened at all.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.features.apart import decode_apart, is_apart
 from hashgrove.features.image_limits import check_declared
+from hashgrove.features.sandbox import decode_in_sandbox, needs_sandbox
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -38,8 +38,8 @@ def decode(name: str, *, max_pixels: int) -> Image.Image:
     """
     from PIL import Image, ImageOps
 
-    if is_apart(name):
-        return _rgb(decode_apart(name, max_pixels=max_pixels))
+    if needs_sandbox(name):
+        return _rgb(decode_in_sandbox(name, max_pixels=max_pixels))
     with _Clipped(name) as file, Image.open(file, formats=_formats()) as image:
         check_declared(image, n_bytes=file.size, max_pixels=max_pixels)
         ImageOps.exif_transpose(image, in_place=True)

@@ -1,4 +1,4 @@
-"""Calls the decoder of hashgrove.features.apart for one image file after another, each in a copy of this process.
+"""Calls the decoder of hashgrove.features.sandbox for one image file after another, each in a copy of this process.
 
 It is told the path of the decoder, and by lines on stdin, as JSON, a file for the output and the arguments of the
 decoder; a line on stdout is the exit status. It imports nothing but Pillow, because a small process is copied fast.

@@ -1,6 +1,6 @@
 """A program that decodes one image file under a limit of memory and of processor time.
 
-`hashgrove.features.apart` runs it as a script, in a process of its own, for formats whose decoders may allocate far
+`hashgrove.features.sandbox` runs it as a script, in a process of its own, for formats whose decoders may allocate far
 more than the declared size of an image asks for. It imports nothing but Pillow, so that it starts fast.
 """
 
@@ -38,15 +38,15 @@ def main(path: str, formats: str, max_pixels: str, spare: str, per_pixel: str, s
         with Image.open(path, formats=formats.split(",")) as image:
             n_pixels = image.width * image.height
             if n_pixels > int(max_pixels):
-                said: dict[str, Any] = {"declared": image.size}
+                report: dict[str, Any] = {"declared": image.size}
                 pixels = b""
             else:
                 _limit("RLIMIT_AS", at_start + int(spare) + int(per_pixel) * n_pixels)
                 ImageOps.exif_transpose(image, in_place=True)
-                said, pixels = {"mode": image.mode, "size": image.size}, image.tobytes()
+                report, pixels = {"mode": image.mode, "size": image.size}, image.tobytes()
     except Exception as error:  # Pillow's decoders raise nearly any type on damaged or hostile files
-        said, pixels = {"error": " ".join(str(error).split())[:200] or type(error).__name__}, b""
-    sys.stdout.buffer.write(json.dumps(said).encode() + b"\n")
+        report, pixels = {"error": " ".join(str(error).split())[:200] or type(error).__name__}, b""
+    sys.stdout.buffer.write(json.dumps(report).encode() + b"\n")
     sys.stdout.buffer.write(pixels)
 
 

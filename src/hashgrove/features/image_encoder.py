@@ -59,6 +59,10 @@ class ImageEncoder:
         """Packed codes of images (an array or paths): uint8 of shape (n, ceil(n_bits / 8))."""
         return self._map(self.encoder.encode, images, n_jobs)
 
+    def transform(self, images: Images, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
+        """The same as `encode`: hashers and encoders have this name in common."""
+        return self.encode(images, n_jobs=n_jobs)
+
     def scores(self, images: Images, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Real-valued scores of images, shape (n, n_bits); a bit is 1 where its score is above 0."""
         return self._map(self.encoder.scores, images, n_jobs)
