@@ -101,10 +101,10 @@ def run(
     """
     from experiments import load_tables
     from experiments import run as run_all
+    from experiments.progress import report_runs
     from experiments.records import Records
     from experiments.results import Store
     from experiments.runner import core_seconds, plan
-    from hashgrove.runtime.progress import report_runs
 
     quick = settings["quick"]
     is_real = results is not None and Path(results).resolve() == Path(RESULTS).resolve()

@@ -105,7 +105,7 @@ def fetch(name: str, root: str | None) -> None:
       python -m experiments datasets fetch cifar10
     """
     from experiments.datasets import fetch as download
-    from hashgrove.runtime.progress import report_download
+    from experiments.progress import report_download
 
     for path in download(name, root=root, report=report_download):
         click.echo(path)

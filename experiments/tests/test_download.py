@@ -15,8 +15,8 @@ import pytest
 
 from experiments.datasets import DATASETS, catalogue, download, fetch
 from experiments.datasets.download import DownloadError, has_checksum
+from experiments.progress import report_download
 from experiments.tests.command import call
-from hashgrove.runtime.progress import report_download
 
 CONTENT = bytes(range(256)) * 4000  # about a megabyte: several chunks
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -362,7 +362,7 @@ class TestFetch:
 class TestProgress:
     def test_lines_with_the_time_left(self, monkeypatch, capsys):
         clock = iter([0.0, 1.0, 2.0, 6.0, 8.0])
-        monkeypatch.setattr("hashgrove.runtime.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("experiments.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
         with report_download("a.gz") as show:
             for done in (0, 10_000_000, 30_000_000, 40_000_000):
                 show(done, 40_000_000)

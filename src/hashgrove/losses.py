@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hashgrove.runtime.parameters import ParameterError
+
 __all__ = ["LOSSES", "Coefficients", "Loss", "check_loss", "coefficients", "loss_tables"]
 
 Loss = Callable[[Any, Any, int], Any]
@@ -85,9 +87,10 @@ def loss_tables(loss: Loss, n_bits: int) -> tuple[NDArray[np.float64], NDArray[n
     for similar in (True, False):
         table = np.asarray(loss(distance, np.full(n_bits + 1, similar), n_bits), dtype=np.float64)
         if table.shape != distance.shape or not np.isfinite(table).all():
-            raise ValueError(
-                "The 'loss' parameter must return one finite number per distance. "
-                f"Got {table!r} for {'similar' if similar else 'dissimilar'} pairs at {n_bits} bits instead."
+            raise ParameterError(
+                "loss",
+                "must return one finite number per distance. "
+                f"Got {table!r} for {'similar' if similar else 'dissimilar'} pairs at {n_bits} bits instead.",
             )
         tables.append(table)
     return tables[0], tables[1]
@@ -105,10 +108,11 @@ def coefficients(loss: Loss, n_bits: int) -> Coefficients:
     similar, dissimilar = (table[:-1] - table[1:] for table in loss_tables(loss, n_bits))
     if (similar > 0).any():
         distance = int(np.argmax(similar > 0))
-        raise ValueError(
-            "The 'loss' parameter must not decrease with the distance of a similar pair (the sub-modularity condition "
+        raise ParameterError(
+            "loss",
+            "must not decrease with the distance of a similar pair (the sub-modularity condition "
             f"of Block GraphCut). Got a loss that decreases by {similar[distance]:.6g} from distance {distance} to "
-            f"distance {distance + 1} at {n_bits} bits."
+            f"distance {distance + 1} at {n_bits} bits.",
         )
     largest = max(np.abs(similar).max(), np.abs(dissimilar).max())
     scale = 2.0 ** (FIXED_POINT_BITS - np.frexp(largest)[1]) if largest > 0 else 1.0
@@ -116,7 +120,7 @@ def coefficients(loss: Loss, n_bits: int) -> Coefficients:
 
 
 def check_loss(loss: str | Loss, n_bits: int) -> Loss:
-    """The loss function that is meant by a name or callable; a callable is tried for every bit up to ``n_bits``.
+    """Turn a name or a callable into a loss function; a callable is tried for every bit up to ``n_bits``.
 
     >>> check_loss("hinge", 8) is hinge
     True
@@ -124,7 +128,7 @@ def check_loss(loss: str | Loss, n_bits: int) -> Loss:
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]
     if not callable(loss):
-        raise ValueError(f"The 'loss' parameter must be one of {sorted(LOSSES)} or a callable. Got {loss!r} instead.")
+        raise ParameterError("loss", f"must be one of {sorted(LOSSES)} or a callable. Got {loss!r} instead.")
     for r in range(1, n_bits + 1):
         coefficients(loss, r)
     return loss

@@ -85,7 +85,7 @@ def test_network(here, capsys):
         "net.onnx", output="scaled", image_size=(8, 6), mean=(1, 2, 3), std=4, channels="bgr", resampling="box"
     ).fit_transform(np.load("images.npy"))
     np.testing.assert_allclose(np.load("N.npy"), expected, rtol=1e-6)
-    assert features_module.load("onnx.hashgrove").batch_size == 7
+    assert features_module.load_extractor("onnx.hashgrove").batch_size == 7
     assert re.search(r"^kind +features$", call(capsys, "info", "onnx.hashgrove")[1], flags=re.MULTILINE)
 
 
@@ -145,7 +145,7 @@ def test_a_codebook_learns_from_the_images_that_can_be_used(here, capsys, tmp_pa
     assert re.match(r"Warning: \S+2a\.png: not an image[^\n]*; skipped\nWrote 10 rows of 70 features", err)
     np.testing.assert_array_equal(np.load(part), np.load(whole))
     assert np.load(part).dtype == np.uint8
-    loaded = features_module.load(tmp_path / "c.hashgrove")
+    loaded = features_module.load_extractor(tmp_path / "c.hashgrove")
     np.testing.assert_array_equal(loaded.transform([str(tmp_path / "3.png")])[0], np.load(whole)[3])
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "x.png").write_bytes(b"")

@@ -113,7 +113,7 @@ def test_a_push_that_was_killed_goes_on(capsys, folder):
 
 
 def test_wrong_calls(capsys, folder):
-    fails(capsys, "push", "codes.npy", "--to", "mysql://x", code=1, match="'url' parameter must begin with one of")
+    fails(capsys, "push", "codes.npy", "--to", "mysql://x", code=1, match="--to must begin with one of sqlite:")
     fails(capsys, "pull", "sqlite:///no.db", "-o", "a.npy", code=1, match="sqlite:///no.db: must exist")
     assert not (folder / "no.db").exists()
     fails(capsys, "pull", "sqlite:///no.db", "-o", "a.txt", code=2, match="must end in .hgi, .npy or .csv")

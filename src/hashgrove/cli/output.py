@@ -32,7 +32,7 @@ HIT_COLUMNS = ("query", "rank", "distance", "id")
 
 
 def printable(value: object) -> str:
-    """Text of a value that may come from a stranger, with control characters escaped: a terminal would obey them.
+    """Text of an untrusted value, with control characters escaped, which a terminal would obey.
 
     >>> printable("caf\u00e9\\x1b[2J")
     'café\\\\x1b[2J'

@@ -1,4 +1,4 @@
-"""A page of search results that needs nothing else: the pictures are in it, small, and no script."""
+"""A self-contained page of search results: small images inside, and no script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hashgrove.storage.atomic import atomic_write
 
 __all__ = ["write_page"]
 
-SIDE = 160  # pixels of a picture on the page
+SIDE = 160  # pixels of an image on the page
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; }
 section { display: flex; flex-wrap: wrap; gap: 1em; margin: 1em 0 2em; }
@@ -24,13 +24,13 @@ img, .none { display: block; width: 160px; height: 160px; object-fit: contain; b
 
 
 def write_page(path: str, hits: Iterable[tuple[int, Any, Any]], *, names: list[str] | None, title: str) -> None:
-    """Write a page with one row per query: the query, and what was found, nearest first.
+    """Write a page with one row per query: the query and its neighbours, nearest first.
 
     Parameters
     ----------
     path : str
     hits : iterable of (query, distances, ids)
-        Ids that are the paths of images are shown as pictures.
+        Ids that are paths of image files are shown as images.
     names : list of str, optional
         The paths of the queries.
     title : str
@@ -51,9 +51,9 @@ def write_page(path: str, hits: Iterable[tuple[int, Any, Any]], *, names: list[s
 
 def _figure(name: str, caption: str, kind: str = "result") -> str:
     data = _thumbnail(name)
-    picture = "<span class='none'></span>" if data is None else f"<img alt='' src='data:image/jpeg;base64,{data}'>"
+    image = "<span class='none'></span>" if data is None else f"<img alt='' src='data:image/jpeg;base64,{data}'>"
     label = f"{html.escape(name)}<br>{html.escape(caption)}"
-    return f"<figure class='{kind}'>{picture}<figcaption>{label}</figcaption></figure>"
+    return f"<figure class='{kind}'>{image}<figcaption>{label}</figcaption></figure>"
 
 
 def _thumbnail(path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""How the whole program behaves: commands that load when they are used, errors and warnings of one line each."""
+"""The program: commands that are imported when they are used, errors and warnings of one line each."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ __all__ = ["Program", "join_lines"]
 COMPILING = "compiling kernels, once; later runs start at once"
 COMPILING_AGAIN = "compiling kernels, as in every run: no folder to keep them in is writable; set NUMBA_CACHE_DIR"
 
+LIBRARY_NAMES = {
+    "X": "FEATURES",
+    "y": "LABELS",
+    "affinity": "--pairs",
+    "validation": "--validate",
+    "insert": "--replace",
+}
+
 
 def join_lines(message: object) -> str:
-    """Put the text of an error or warning on one line, without characters that a terminal would obey.
+    """Put the text of an error or warning on one line, without control characters.
 
     >>> join_lines(ValueError("Found array with 0 samples\\n  while 1 is required."))
     'Found array with 0 samples while 1 is required.'
@@ -38,16 +46,16 @@ class _Interrupted(click.ClickException):
 
 
 class _CompilationNotice(logging.Handler):
-    """Says on stderr, once, that kernels are being compiled, when the first of them is."""
+    """Prints a notice on stderr when the first kernel is compiled."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.said = False
+        self.printed = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it, unless it was said."""
-        if not self.said:
-            self.said = True
+        """Print the notice once."""
+        if not self.printed:
+            self.printed = True
             click.echo(COMPILING if getattr(record, "cached", True) else COMPILING_AGAIN, err=True)
 
 
@@ -79,12 +87,24 @@ class Program(click.Group):
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an exception about its data or files becomes an error of click."""
+        """Run a command; an exception about its parameters, data or files becomes an error of click."""
         with _errors_of_click():
             with _compilation_notice() as self.notice, interruptible():
-                result = super().invoke(ctx)
+                try:
+                    result = super().invoke(ctx)
+                except ValueError as error:
+                    raise click.ClickException(self._in_words_of_the_caller(ctx, error)) from error
             sys.stdout.flush()  # so that a closed pipe is noticed here, where it is handled, and not when Python exits
             return result
+
+    def _in_words_of_the_caller(self, ctx: click.Context, error: ValueError) -> str:
+        """The message of an error; a parameter of the library has the name of its option."""
+        parameter, reason = getattr(error, "parameter", None), getattr(error, "reason", None)
+        if parameter is None or reason is None or ctx.invoked_subcommand is None:
+            return str(error) or type(error).__name__
+        command = self.get_command(ctx, ctx.invoked_subcommand)
+        names = {} if command is None else _names_of_options(command, ctx)
+        return f"{names[parameter]} {reason}" if parameter in names else str(error)
 
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         """Run the program and exit."""
@@ -99,13 +119,27 @@ class Program(click.Group):
                 click.echo(f"Error: {join_lines(error.format_message())}{_hint(error)}", err=True)
                 status = error.exit_code
         # what was interrupted may be the compiler, which then fails at the end of the process
-        is_unsafe = has_abandoned_calls() or (status == _Interrupted.exit_code and self.notice.said)
+        is_unsafe = has_abandoned_calls() or (status == _Interrupted.exit_code and self.notice.printed)
         _exit(status if isinstance(status, int) else 0, at_once=is_unsafe)
+
+
+def _names_of_options(command: click.Command, ctx: click.Context) -> dict[str, str]:
+    """Names of options and arguments on the command line by parameter of the library, of a command or of a group."""
+    names = dict(LIBRARY_NAMES)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            found = command.get_command(ctx, name)
+            names |= {} if found is None else _names_of_options(found, ctx)
+    for option in command.get_params(ctx):
+        shown = option.human_readable_name if isinstance(option, click.Argument) else option.opts[-1]
+        of_library = [parameter.name for parameter in getattr(option, "parameters", {}).values()]
+        names |= dict.fromkeys(of_library or [str(option.name)], shown)
+    return names
 
 
 @contextmanager
 def _errors_of_click() -> Iterator[None]:
-    """Turn what the user can do something about into an error of click."""
+    """Turn errors about data, files and memory into errors of click."""
     try:
         yield
     except BrokenPipeError:
@@ -116,7 +150,7 @@ def _errors_of_click() -> Iterator[None]:
         raise click.ClickException(f"not enough memory. {error}") from error
     except (ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            # all writers of files name them, so this is what was printed, such as into a file on a full disk
+            # all writers of files name them, so this is standard output, such as a file on a full disk
             raise click.ClickException(f"standard output: cannot be written: {error.strerror}") from error
         raise click.ClickException(str(error) or type(error).__name__) from error
 

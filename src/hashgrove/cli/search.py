@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["search", "show_neighbours"]
 
-QUERIES_PER_SEARCH = 1024  # so that the results of all queries are never in memory together
+QUERIES_PER_SEARCH = 1024  # keeps the results of all queries from being in memory together
 
 
 @click.command()

@@ -29,7 +29,7 @@ SEEDS = (0, 2**32 - 1)
 
 @dataclass(frozen=True)
 class _Parameter:
-    """One parameter of one owner (a class or function): what its option needs to know."""
+    """One parameter of one owner, which is a class or function."""
 
     name: str
     kind: Any  # a type of click, or bool for a flag
@@ -204,7 +204,7 @@ def _parameters(function: Callable[..., Any], choices: Mapping[str, Iterable[str
 
 
 def _kind(name: str, annotation: Any, constraint: Constraint | None) -> Any:
-    """How the text of an option becomes a value, or None for a parameter that cannot be an option."""
+    """The type of click for an option of this parameter; None if the parameter cannot be an option."""
     from hashgrove.runtime.parameters import Integer, OneOf
 
     if name == "random_state":
@@ -251,7 +251,7 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def _help(parameters: Mapping[str, _Parameter]) -> str:
-    """What the option means, for which owners where there are several, and its default."""
+    """Meaning of the option, with its owners if there are several, and its default."""
     owners_of: dict[str, list[str]] = {}
     defaults: dict[str, list[str]] = {}
     for owner, parameter in parameters.items():

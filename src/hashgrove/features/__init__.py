@@ -1,4 +1,4 @@
-"""From images to feature matrices: one registry of extractors, which a model file may carry with its encoder.
+"""Extractors that turn images into feature matrices, and their registry. A model file may hold one.
 
 A new extractor is one file and one entry in `FEATURES`; the command line, model files and contract tests follow.
 """

@@ -6,6 +6,7 @@ images. Files are opened when their batch is computed, so a folder may be larger
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from abc import abstractmethod
@@ -20,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashgrove.features.images import ON_ERROR, ImageFileError, image_size_pair
 from hashgrove.features.source import ImageSource
-from hashgrove.runtime.parameters import Constraint, check_parameters, declared_constraints
+from hashgrove.runtime.parameters import Constraint, ParameterError, check_parameters, declared_constraints
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 from hashgrove.storage import modelfile
 from hashgrove.storage.atomic import atomic_write
@@ -69,7 +70,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_combination(self) -> None:
-        """Check what the constraints of single parameters cannot say; by default nothing."""
+        """Check parameters against each other, which constraints of single ones cannot do; by default nothing."""
 
     @abstractmethod
     def _learn(self, source: ImageSource) -> None:
@@ -101,7 +102,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """An extractor with these parameters, checked but not fitted."""
-        names = set(cls._get_param_names()) - cls.not_saved
+        names = set(inspect.signature(cls).parameters) - cls.not_saved
         if set(parameters) != names:
             raise ValueError(f"{cls.name!r} features have the parameters {sorted(names)}, not {sorted(parameters)}")
         extractor = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in parameters.items()})
@@ -124,22 +125,24 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         size = self._image_size()
         resampling = getattr(self, "resampling", "bilinear")
         if isinstance(images, str | os.PathLike):
-            raise ValueError(
-                f"The 'images' parameter must be an array or a list of paths. Got the single path {images!r} instead."
+            raise ParameterError(
+                "images", f"must be an array or a list of paths. Got the single path {images!r} instead."
             )
         if isinstance(images, list | tuple) and images and all(isinstance(i, str | os.PathLike) for i in images):
             return ImageSource([os.fspath(path) for path in images], size, resampling)
         array = np.asarray(images)
         colours = array.ndim == 4 and array.shape[3] == 3
         if array.dtype != np.uint8 or not (array.ndim == 3 or colours) or 0 in array.shape:
-            raise ValueError(
-                "The 'images' parameter must be a list of paths, or a uint8 array of shape (n, height, width) or "
-                f"(n, height, width, 3) with at least one image. Got {array.dtype} of shape {array.shape} instead."
+            raise ParameterError(
+                "images",
+                "must be a list of paths, or a uint8 array of shape (n, height, width) or "
+                f"(n, height, width, 3) with at least one image. Got {array.dtype} of shape {array.shape} instead.",
             )
         if size is not None and not self.resizes_arrays and array.shape[1:3] != size:
-            raise ValueError(
-                f"The 'images' parameter must hold images of {size[0]} x {size[1]} pixels, as 'image_size' says. "
-                f"Got {array.shape[1]} x {array.shape[2]} instead; only images from files are resized."
+            raise ParameterError(
+                "images",
+                f"must hold images of {size[0]} x {size[1]} pixels, as 'image_size' says. "
+                f"Got {array.shape[1]} x {array.shape[2]} instead; only images from files are resized.",
             )
         return ImageSource(array, size, resampling)
 

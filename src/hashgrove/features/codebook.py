@@ -22,7 +22,7 @@ from hashgrove.features.patches import covariance, normalised_patches, patch_gri
 from hashgrove.features.pooling import ENCODINGS, add_codes, combine, regions, small_cells
 from hashgrove.features.source import ImageSource
 from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf, Several
+from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf, ParameterError, Several
 from hashgrove.runtime.progress import report_iterations
 from hashgrove.runtime.threads import chunks, run_tasks
 
@@ -223,9 +223,9 @@ class Codebook(FeatureExtractor):
         """Features of a batch before scaling, float32 (n, n_features_)."""
         (batch, n_rows, n_columns), (n_values, n_atoms) = self._grid(batch), self.filters_.shape
         if batch.shape[3] * self.patch_size**2 != n_values:
-            raise ValueError(
-                f"The 'images' parameter must have {n_values // self.patch_size**2} channels, as in fit. "
-                f"Got {batch.shape[3]} instead."
+            raise ParameterError(
+                "images",
+                f"must have {n_values // self.patch_size**2} channels, as in fit. Got {batch.shape[3]} instead.",
             )
         rows, columns = small_cells(n_rows, self.levels), small_cells(n_columns, self.levels)
         areas = regions(n_rows, n_columns, self.levels)
@@ -253,9 +253,10 @@ class Codebook(FeatureExtractor):
         height, width = batch.shape[1:3]
         smallest = self.patch_size + (max(self.levels) - 1) * self.stride
         if min(height, width) < smallest:
-            raise ValueError(
-                f"The 'images' parameter must have at least {smallest} x {smallest} pixels for patches of "
-                f"{self.patch_size}, stride {self.stride}, levels {tuple(self.levels)}. Got {height} x {width} instead."
+            raise ParameterError(
+                "images",
+                f"must have at least {smallest} x {smallest} pixels for patches of {self.patch_size}, "
+                f"stride {self.stride}, levels {tuple(self.levels)}. Got {height} x {width} instead.",
             )
         return batch, *patch_grid(height, width, patch_size=self.patch_size, stride=self.stride)
 
@@ -301,7 +302,8 @@ class Codebook(FeatureExtractor):
 
     def _check_combination(self) -> None:
         if self._n_features() > MAX_FEATURES:
-            raise ValueError(
-                f"The 'levels' parameter must be such that there are at most {MAX_FEATURES} features. "
-                f"Got {self.levels!r}, which give {self._n_features()} with n_atoms={self.n_atoms}."
+            raise ParameterError(
+                "levels",
+                f"must be such that there are at most {MAX_FEATURES} features. "
+                f"Got {self.levels!r}, which give {self._n_features()} with n_atoms={self.n_atoms}.",
             )

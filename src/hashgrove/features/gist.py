@@ -1,4 +1,4 @@
-"""GIST: how much of each orientation and scale there is in each part of an image (Oliva & Torralba, IJCV 2001).
+"""GIST: the energy of each orientation and scale in each part of an image (Oliva & Torralba, IJCV 2001).
 
 The steps and constants are those of the authors' LMgist.m. To save two thirds of the work without changing the values,
 each Gabor filter is applied only in the box of frequencies where it is not zero, and each inverse transform is
@@ -20,7 +20,7 @@ from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.images import IMAGE_SIZE
 from hashgrove.features.source import ImageSource
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, Several
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, ParameterError, Several
 
 __all__ = ["Gist"]
 
@@ -108,11 +108,12 @@ class Gist(FeatureExtractor):
 
     def _features(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
         if self.colour and batch.ndim != 4:
-            raise ValueError("The 'images' parameter must be RGB images, because colour=True. Got grey images instead.")
+            raise ParameterError("images", "must be RGB images, because colour=True. Got grey images instead.")
         if min(batch.shape[1:3]) < self.n_cells:
-            raise ValueError(
-                f"The 'images' parameter must have images of at least {self.n_cells} x {self.n_cells} pixels, "
-                f"one per cell of the grid. Got {batch.shape[1]} x {batch.shape[2]} instead."
+            raise ParameterError(
+                "images",
+                f"must have images of at least {self.n_cells} x {self.n_cells} pixels, "
+                f"one per cell of the grid. Got {batch.shape[1]} x {batch.shape[2]} instead.",
             )
         channels = _prefiltered(_channels(batch, colour=bool(self.colour)), float(self.prefilter))
         height, width = channels.shape[2:]

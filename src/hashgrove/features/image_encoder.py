@@ -1,4 +1,4 @@
-"""From images to codes in one step: an extractor, and an encoder that was trained on its features."""
+"""`ImageEncoder`: an extractor and an encoder that was trained on its features, from images to codes in one call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder
 from hashgrove.features.base import FeatureExtractor, Images
+from hashgrove.runtime.parameters import ParameterError
 
 __all__ = ["ImageEncoder"]
 
@@ -40,9 +41,10 @@ class ImageEncoder:
 
     def __post_init__(self) -> None:
         if self.features.n_features_ != self.encoder.n_features:
-            raise ValueError(
-                f"The 'features' parameter must give {self.encoder.n_features} features, as the encoder expects. "
-                f"Got an extractor of {self.features.n_features_} instead."
+            raise ParameterError(
+                "features",
+                f"must give {self.encoder.n_features} features, as the encoder expects. "
+                f"Got an extractor of {self.features.n_features_} instead.",
             )
 
     @property

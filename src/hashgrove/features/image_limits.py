@@ -1,4 +1,4 @@
-"""What an image file may ask for: limits that are checked before Pillow allocates or decodes anything.
+"""Limits of what an image file may declare, checked before Pillow allocates or decodes anything.
 
 Decoding takes at most 64 MB + 4 times the file + `BYTES_PER_PIXEL` for each pixel. So the number of pixels that a file
 declares is limited: by a number that the caller chooses, and by the size of the file, because a few bytes can declare
@@ -30,7 +30,7 @@ WITHOUT_LENGTH = {0x01, 0xD8}
 
 
 class ImageLimitError(ValueError):
-    """A file declares more than is decoded. The message says what it must have, without the name of the file."""
+    """A file that declares too much. The message says what is allowed, without the name of the file."""
 
 
 def pixel_budget(n_bytes: int, max_pixels: int) -> int:

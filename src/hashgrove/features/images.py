@@ -1,4 +1,4 @@
-"""Images from untrusted files: whatever Pillow can open becomes 8-bit RGB, and anything else an error of one line.
+"""Untrusted image files as 8-bit RGB; a file that Pillow cannot open is an error of one line.
 
 `hashgrove.features.decoding` decodes one file. Pillow comes with the extra ``images``.
 """

@@ -1,4 +1,4 @@
-"""Checked images, in an array or in files, of which any range can be read as an array."""
+"""Checked images, in an array or in files; any range of them can be read as an array."""
 
 from __future__ import annotations
 

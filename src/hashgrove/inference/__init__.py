@@ -10,6 +10,7 @@ from hashgrove.inference.base import Solver
 from hashgrove.inference.graph_cut import ICM, BlockGraphCut
 from hashgrove.inference.quadratic import BinaryQuadratic, PairDistances
 from hashgrove.inference.spectral import Spectral
+from hashgrove.runtime.parameters import ParameterError
 
 __all__ = ["ICM", "SOLVERS", "BinaryQuadratic", "BlockGraphCut", "PairDistances", "Solver", "Spectral", "as_solver"]
 
@@ -22,4 +23,4 @@ def as_solver(choice: Any) -> Solver:
         return SOLVERS[choice]()
     if hasattr(choice, "solve") and not isinstance(choice, type):
         return choice
-    raise ValueError(f"The 'inference' parameter must be one of {sorted(SOLVERS)} or a solver. Got {choice!r} instead.")
+    raise ParameterError("inference", f"must be one of {sorted(SOLVERS)} or a solver. Got {choice!r} instead.")

@@ -22,7 +22,7 @@ STARTS = {"ones": 1, "zeros": 0}
 
 
 class _BlockSearch(BaseEstimator, ABC):  # type: ignore[misc]
-    """Passes over all blocks of points; subclasses say what the blocks are."""
+    """Passes over all blocks of points; subclasses choose the blocks."""
 
     constraints: ClassVar[dict[str, Constraint]] = {"n_sweeps": Integer(1), "start": OneOf(tuple(STARTS))}
 

@@ -97,7 +97,7 @@ class BinaryQuadratic:
         return int(_objective(*self.entries, z))
 
     def weights(self) -> NDArray[np.float64]:
-        """How much each point i matters for this bit: sum_j |a_ij|, rescaled to mean 1."""
+        """Weight of each point i in this bit: sum_j |a_ij|, rescaled to mean 1."""
         total = _absolute_sums(*self.entries)
         mean = total.mean()
         return total / mean if mean > 0 else np.ones(len(total))

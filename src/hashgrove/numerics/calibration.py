@@ -1,4 +1,4 @@
-"""Calibration: from real-valued scores to probabilities that can be believed."""
+"""Calibration of real-valued scores to probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ridge regression with leave-one-out predictions: what each row would get from a model that had not seen it.
+"""Ridge regression with leave-one-out predictions: those of a model that has not seen the row.
 
 A model fits the rows that it was trained on better than others. Whatever is learned next from its outputs should see
 what new rows will get, so it sees leave-one-out predictions. For ridge regression these have a closed form,

@@ -1,4 +1,4 @@
-"""Signs of real numbers, as codes have them: -1 or +1, never 0."""
+"""Signs of real numbers: -1 or +1, never 0."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What everything else runs on: compiling, threads, BLAS, SIMD, random streams, parameter checks and progress."""
+"""The foundation of all rooms: compiling, threads, BLAS, SIMD, random streams, parameter checks and progress."""

@@ -22,7 +22,7 @@ _limit: Any = None
 def _controller(has_scipy: bool) -> Any:
     """The BLAS libraries of this process: numpy's, and that of scipy once it is loaded.
 
-    To look for them takes time, so this is done at most twice.
+    Looking for them takes time, so this is done at most twice.
     """
     return threadpoolctl.ThreadpoolController()
 

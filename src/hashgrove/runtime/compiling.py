@@ -1,4 +1,4 @@
-"""How kernels are compiled, and how their machine code is cached.
+"""Compilation of kernels by numba, and the cache of their machine code.
 
 A kernel runs on one thread and releases the GIL; `hashgrove.runtime.threads` runs kernels on several threads. (numba's
 ``parallel=True`` takes five times as long to compile, its OpenMP layer kills forked child processes, and its workqueue
@@ -27,7 +27,7 @@ IMPORT = re.compile(r"^[ \t]*from (hashgrove[\w.]*) import (\([^)]*\)|[^\n]*)", 
 
 
 def kernel(function: Callable[..., Any] | None = None, *, reorder_sums: bool = False) -> Callable[..., Any]:
-    """Decorator: compile a function with numba so that it releases the GIL, and cache the machine code on disk.
+    """Compile a function with numba so that it releases the GIL, and cache its machine code on disk; a decorator.
 
     ``reorder_sums`` lets the compiler add floats in another order, several at a time. The order is always the same on
     one machine.
@@ -77,7 +77,7 @@ event.register("numba:compile", _CompilationLog())
 
 
 def _or_default(method: Callable[..., Any], default: Callable[[], Any]) -> Callable[..., Any]:
-    """``method`` of a cache file, except that it returns ``default()`` instead of failing; numba then compiles again.
+    """Wrap a method of a cache file: it returns ``default()`` instead of failing, and numba then compiles again.
 
     A cache file may be damaged, may refer to a class that this version does not have, or the disk may be full. Loading
     may then raise anything, and none of that is a reason not to run.

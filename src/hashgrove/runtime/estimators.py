@@ -1,4 +1,4 @@
-"""Estimators that users pass as parameters: how they are checked, copied, seeded and shown."""
+"""Checks, copies, seeds and descriptions of estimators that users pass as parameters."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 
+from hashgrove.runtime.parameters import ParameterError
+
 __all__ = ["check_classifier", "describe", "seeded_clone"]
 
 
 def check_classifier(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value``, of the parameter ``name``, is an instance of a scikit-learn classifier.
+    """Raise `ParameterError` unless ``value``, of the parameter ``name``, is an instance of a scikit-learn classifier.
 
     >>> check_classifier("estimator", "svm")
     Traceback (most recent call last):
         ...
-    ValueError: The 'estimator' parameter must be a scikit-learn classifier. Got 'svm' instead.
+    hashgrove.ParameterError: The 'estimator' parameter must be a scikit-learn classifier. Got 'svm' instead.
     """
     if not (isinstance(value, BaseEstimator) and is_classifier(value)):
-        raise ValueError(f"The {name!r} parameter must be a scikit-learn classifier. Got {value!r} instead.")
+        raise ParameterError(name, f"must be a scikit-learn classifier. Got {value!r} instead.")
 
 
 def seeded_clone(estimator: Any, rng: np.random.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""Ctrl-C ends the work with a KeyboardInterrupt, also where Python would lose it."""
+"""Ctrl-C: end the work with a KeyboardInterrupt, also where Python would lose it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["interruptible"]
 
-REPEAT_SECONDS = 0.1  # after which an interrupt that was lost is raised again
+REPEAT_SECONDS = 0.1  # time until a lost interrupt is raised again
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def interruptible() -> Iterator[None]:
 
 
 class _Repeater:
-    """Raises an interrupt again that got lost in the block."""
+    """Raises a lost interrupt again."""
 
     def __init__(self) -> None:
         self.has_lost = False

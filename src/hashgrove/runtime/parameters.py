@@ -67,7 +67,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """What the parameter must be, for the error message."""
+        """The allowed values in words, such as "an integer of at least 1", for the error message."""
 
     def check(self, name: str, value: Any) -> Any:
         """Return the value; raise `ParameterError` if it is not allowed."""

@@ -1,4 +1,4 @@
-"""How work is divided among threads: in fixed chunks, so that results do not depend on the number of threads."""
+"""Division of work among threads: in fixed chunks, so that results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["available_threads", "chunks", "has_abandoned_calls", "run_tasks", "run_within"]
 
 LIMITED = "hashgrove-limited"  # name of the threads of `run_within`
-GRACE_SECONDS = 2.0  # that a call which is asked to stop gets to do so
+GRACE_SECONDS = 2.0  # time that a call has to end after it was asked to stop
 
 
 def available_threads(n_jobs: int | None = None) -> int:

@@ -111,7 +111,7 @@ def remove_stale(folder: Path) -> None:
 
 
 def _last_written(entry: os.DirEntry[str]) -> float:
-    """When a file, or a folder or a file in it, was last written to."""
+    """Time of the last write to a file, or to a folder and the files in it."""
     times = [entry.stat(follow_symlinks=False).st_mtime]
     if entry.is_dir(follow_symlinks=False):
         with os.scandir(entry.path) as files:

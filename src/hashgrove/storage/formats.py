@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files, and what the readers of all untrusted files share: errors and checks of sizes.
+"""Arrays in .npy and .npz files, and the errors and checks of sizes that all readers of untrusted files share.
 
 Nothing is unpickled. Before anything is allocated, the size that a file declares is compared with its real size or, if
 it is compressed, with what so many bytes can hold and with the memory of this machine. `hashgrove.storage.tables` reads
@@ -45,7 +45,7 @@ LINE_BREAKS = {ord(char): ascii(char)[1:-1] for char in "\n\r\v\f\x1c\x1d\x1e\x8
 
 
 class FileError(ValueError):
-    """A file cannot be used. The message is one line: the file, what it must be, and what it is.
+    """A file that cannot be used. The message is one line: the file, what it must be, and what it is.
 
     A line break in the name of the file, or in what is quoted from it, is escaped.
     """
@@ -55,7 +55,7 @@ class FileError(ValueError):
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file does not exist."""
+    """A file that does not exist."""
 
 
 def one_line(error: BaseException) -> str:

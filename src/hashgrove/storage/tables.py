@@ -72,7 +72,7 @@ def _check_lines(name: str, file: IO[str]) -> None:
 
 
 def _check_labels(name: str, *, rows: int, width: int, limit: int | None = None) -> None:
-    """Refuse text labels of which each would take as much memory as the longest, if that is too much."""
+    """Refuse text labels that need too much memory; each takes as much as the longest."""
     size = 4 * rows * width  # numpy has four bytes per character, and one width for all
     check_fits_memory(name, size)
     if limit is not None and size > limit:

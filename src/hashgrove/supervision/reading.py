@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
+from hashgrove.runtime.parameters import ParameterError
+
 __all__ = ["UNLABELLED", "is_tags", "read_classes", "read_pairs", "read_tags", "read_triplets"]
 
 UNLABELLED = -1  # the class number of a point without a label
@@ -54,15 +56,16 @@ def read_classes(y: Any, *, unlabelled: Any = None) -> tuple[NDArray[np.int64], 
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     if y.ndim != 1:
-        raise ValueError(f"The 'y' parameter must be 1-D class labels. Got shape {y.shape} instead.")
+        raise ParameterError("y", f"must be 1-D class labels. Got shape {y.shape} instead.")
     known = ~_missing(y, unlabelled)
     names, classes = np.unique(_of_one_type(y[known]), return_inverse=True)
     if len(names) < 2:
-        raise ValueError(f"The 'y' parameter must have at least two classes. Got {len(names)} class instead.")
+        raise ParameterError("y", f"must have at least two classes. Got {len(names)} class instead.")
     if len(names) == known.sum():
-        raise ValueError(
-            f"The 'y' parameter must have at least two points of one class. Got {len(names)} different labels for "
-            f"{len(names)} points instead; are they identifiers or real numbers?"
+        raise ParameterError(
+            "y",
+            f"must have at least two points of one class. Got {len(names)} different labels for "
+            f"{len(names)} points instead; are they identifiers or real numbers?",
         )
     numbers = np.full(len(y), UNLABELLED, np.int64)
     numbers[known] = classes
@@ -86,13 +89,11 @@ def read_tags(tags: Any, *, unlabelled: Any = None) -> tuple[sparse.csr_array, N
         rows = _as_collections(tags)
         matrix, missing = _tag_matrix(tags) if rows is None else _collected(rows, unlabelled)
     if not np.isfinite(matrix.data).all():
-        raise ValueError(
-            "The 'y' parameter must have finite tags; a whole row of NaN is unlabelled. Got NaN or infinity."
-        )
+        raise ParameterError("y", "must have finite tags; a whole row of NaN is unlabelled. Got NaN or infinity.")
     matrix.eliminate_zeros()
     matrix.sum_duplicates()
     if not matrix.nnz:
-        raise ValueError("The 'y' parameter must have at least one tag. Got none: all entries are zero.")
+        raise ParameterError("y", "must have at least one tag. Got none: all entries are zero.")
     return (matrix != 0).astype(np.float64), missing
 
 
@@ -115,7 +116,7 @@ def read_pairs(pairs: Any, *, n_points: int | None = None) -> sparse.csr_array:
     else:
         i, j, relation = _three_columns(pairs, "affinity", "(i, j, relation)")
         if n_points is None:
-            raise ValueError("The 'n_points' parameter must be given with an array of pairs.")
+            raise ParameterError("n_points", "must be given with an array of pairs.")
         i, j = (_point_numbers(end, n_points, "affinity") for end in (i, j))
         _check_relations(relation)
     if relation.dtype.kind not in "biuf" or not np.isfinite(relation).all():
@@ -153,7 +154,7 @@ def _is_text(values: Any) -> bool:
 def _missing(y: NDArray[Any], unlabelled: Any) -> NDArray[np.bool_]:
     """Which entries of a 1-D array of labels are missing."""
     if y.dtype.kind in "fc" and np.isinf(y).any():
-        raise ValueError("The 'y' parameter must be finite, except for NaN, which means unlabelled. Got infinity.")
+        raise ParameterError("y", "must be finite, except for NaN, which means unlabelled. Got infinity.")
     missing = np.isnan(y) if y.dtype.kind in "fc" else np.zeros(len(y), bool)
     if y.dtype.kind in "OmM":
         missing = np.array([_is_null(label) for label in y], bool)
@@ -175,16 +176,16 @@ def _of_one_type(labels: NDArray[Any]) -> NDArray[Any]:
         return labels
     kinds = {"number" if isinstance(label, Number | np.number | np.bool_) else type(label).__name__ for label in labels}
     if len(kinds) > 1:
-        raise ValueError(f"The 'y' parameter must have labels of one type. Got {' and '.join(sorted(kinds))} instead.")
+        raise ParameterError("y", f"must have labels of one type. Got {' and '.join(sorted(kinds))} instead.")
     if kinds & {"dict", "set", "frozenset", "list", "type"}:
-        raise ValueError(f"The 'y' parameter must have numbers or strings as labels. Got {kinds.pop()} instead.")
+        raise ParameterError("y", f"must have numbers or strings as labels. Got {kinds.pop()} instead.")
     if kinds == {"number"} and any(abs(label) == math.inf for label in labels):
-        raise ValueError("The 'y' parameter must be finite, except for NaN, which means unlabelled. Got infinity.")
+        raise ParameterError("y", "must be finite, except for NaN, which means unlabelled. Got infinity.")
     try:
         min(labels, default=None)
     except TypeError as error:
         kind = type(labels[0]).__name__
-        raise ValueError(f"The 'y' parameter must have labels that can be sorted. Got {kind} instead.") from error
+        raise ParameterError("y", f"must have labels that can be sorted. Got {kind} instead.") from error
     return labels
 
 
@@ -195,18 +196,20 @@ def _as_collections(tags: Any) -> Sequence[Any] | None:
     rows = list(tags)
     for number, row in enumerate(rows):
         if not isinstance(row, COLLECTIONS) and not _is_null(row):
-            raise ValueError(
-                "The 'y' parameter must have one collection of tags per row, a set, list or tuple, or None. "
-                f"Got {row!r} in row {number} instead."
+            raise ParameterError(
+                "y",
+                "must have one collection of tags per row, a set, list or tuple, or None. "
+                f"Got {row!r} in row {number} instead.",
             )
     present = [row for row in rows if isinstance(row, COLLECTIONS)]
     is_matrix = len(present) == len(rows) and len({len(row) for row in rows}) == 1
     if not is_matrix or any(isinstance(row, set | frozenset) or _has(row, TAGS_ONLY) for row in present):
         return rows
     if not np.isin(np.asarray(rows), (0, 1)).all():
-        raise ValueError(
-            "The 'y' parameter is a list of equally long lists of numbers, which may be a tag matrix or lists of tags. "
-            "Pass a NumPy array for a matrix (not zero for each tag that a row has), or sets for collections of tags."
+        raise ParameterError(
+            "y",
+            "is a list of equally long lists of numbers, which may be a tag matrix or lists of tags. "
+            "Pass a NumPy array for a matrix (not zero for each tag that a row has), or sets for collections of tags.",
         )
     return None
 
@@ -218,11 +221,11 @@ def _has(values: Any, types: tuple[type, ...]) -> bool:
 def _tag_matrix(tags: Any) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
     array = np.asarray(tags)
     if array.ndim != 2:
-        raise ValueError(f"The 'y' parameter must be 2-D for tags. Got shape {array.shape} instead.")
+        raise ParameterError("y", f"must be 2-D for tags. Got shape {array.shape} instead.")
     try:
         array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"The 'y' parameter must have numbers in a tag matrix. Got {array.dtype} instead.") from error
+        raise ParameterError("y", f"must have numbers in a tag matrix. Got {array.dtype} instead.") from error
     missing = np.isnan(array).all(axis=1)
     return sparse.csr_array(np.where(missing[:, None], 0.0, array)), missing
 
@@ -234,7 +237,7 @@ def _collected(rows: Sequence[Any], unlabelled: Any) -> tuple[sparse.csr_array, 
     flat = np.empty(sum(map(len, tags)), object)
     flat[:] = [tag for row in tags for tag in row]
     if any(_is_null(tag) or isinstance(tag, COLLECTIONS) for tag in flat):
-        raise ValueError("The 'y' parameter must have strings or numbers as tags. Got a missing tag or a collection.")
+        raise ParameterError("y", "must have strings or numbers as tags. Got a missing tag or a collection.")
     names, columns = np.unique(_of_one_type(flat), return_inverse=True)
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in tags])])
     matrix = sparse.csr_array((np.ones(len(columns)), columns, indptr), shape=(len(tags), max(1, len(names))))
@@ -251,9 +254,10 @@ def _three_columns(rows: Any, parameter: str, meaning: str) -> tuple[NDArray[Any
         columns = columns.T
     if columns.ndim != 2 or columns.shape[0] != 3 or columns.dtype.kind not in "biuf":
         or_matrix = ", or a sparse matrix" if parameter == "affinity" else ""
-        raise ValueError(
-            f"The {parameter!r} parameter must be an array of shape (m, 3) or three arrays {meaning}{or_matrix}. "
-            f"Got {columns.dtype} of shape {columns.shape} instead."
+        raise ParameterError(
+            parameter,
+            f"must be an array of shape (m, 3) or three arrays {meaning}{or_matrix}. "
+            f"Got {columns.dtype} of shape {columns.shape} instead.",
         )
     return columns[0], columns[1], columns[2]
 
@@ -261,11 +265,10 @@ def _three_columns(rows: Any, parameter: str, meaning: str) -> tuple[NDArray[Any
 def _point_numbers(ends: NDArray[Any], n_points: int, parameter: str) -> NDArray[np.int64]:
     numbers = ends.astype(np.int64)
     if not np.array_equal(ends, numbers):
-        raise ValueError(f"The {parameter!r} parameter must name points by integers. Got other numbers instead.")
+        raise ParameterError(parameter, "must name points by integers. Got other numbers instead.")
     if len(numbers) and not (numbers.min() >= 0 and numbers.max() < n_points):
-        raise ValueError(
-            f"The {parameter!r} parameter must name points from 0 to {n_points - 1}. "
-            f"Got {numbers.min()} to {numbers.max()} instead."
+        raise ParameterError(
+            parameter, f"must name points from 0 to {n_points - 1}. Got {numbers.min()} to {numbers.max()} instead."
         )
     return numbers
 
@@ -297,9 +300,10 @@ def _signed_matrix(
     )
     conflict = similar.multiply(dissimilar).tocoo()
     if conflict.nnz and not vote:
-        raise ValueError(
-            f"The 'affinity' parameter must not contradict itself. Got points {conflict.row[0]} and {conflict.col[0]} "
-            "both as similar and as dissimilar."
+        raise ParameterError(
+            "affinity",
+            f"must not contradict itself. Got points {conflict.row[0]} and {conflict.col[0]} "
+            "both as similar and as dissimilar.",
         )
     signs = similar - dissimilar
     signs.eliminate_zeros()
