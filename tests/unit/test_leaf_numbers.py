@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import naive
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import BoostingSettings, grow
-from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.grower import BoostingSettings, Workspace, grow
 from hashgrove.trees.splitting import newton_rule, pack, sign_rule
 
 N_FEATURES = 5
@@ -28,8 +27,8 @@ def grown(kind, max_depth, *, n=300, n_bins=256, share=0.7, by_row=False, seed=0
     settings = BoostingSettings(max_depth, n_features=3, subset="node", trimming=0.0, early_stopping=False)
     rows = np.ascontiguousarray(bins.T) if by_row else np.empty((0, 0), np.uint8)
     data = BinnedData(bins, np.zeros(N_FEATURES), np.ones(N_FEATURES), n_jobs, rows)
-    seed, memory = np.uint64(seed), HistogramMemory()
-    return bins, *grow(data, index, values, rule=rule, settings=settings, seed=seed, memory=memory)
+    seed, workspace = np.uint64(seed), Workspace(n, values.dtype)
+    return bins, *grow(data, index, values, rule=rule, settings=settings, seed=seed, workspace=workspace)
 
 
 @pytest.mark.parametrize("kind", ["sign", "newton"])

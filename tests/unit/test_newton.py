@@ -13,8 +13,7 @@ import naive
 from hashgrove import BoostedTrees
 from hashgrove.encoders import LeafTrees
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import BoostingSettings, grow
-from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.grower import BoostingSettings, Workspace, grow
 from hashgrove.trees.logistic import MASS, _gradients, _trim
 from hashgrove.trees.prediction import MAX_SUM
 from hashgrove.trees.splitting import leaf_values, newton_rule, pack, unpack
@@ -42,7 +41,7 @@ def grown(bins, index, g, h, *, depth, regularisation, min_hessian, subset="node
         rule=newton_rule(regularisation, min_hessian, scale=UNIT),
         settings=BoostingSettings(depth, n_features, subset, trimming=0.0, early_stopping=False),
         seed=np.uint64(seed),
-        memory=HistogramMemory(),
+        workspace=Workspace(bins.shape[1], np.int64),
     )[0]
 
 

@@ -14,8 +14,7 @@ from hashgrove import BoostedTrees
 from hashgrove.encoders import Trees
 from hashgrove.trees.adaboost import _trim
 from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
-from hashgrove.trees.grower import BoostingSettings, grow
-from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.grower import BoostingSettings, Workspace, grow
 from hashgrove.trees.prediction import MAX_SUM, join_trees
 from hashgrove.trees.splitting import SEARCH_COST, _equal_shares, sign_rule
 from naive import adaboost, equal_shares, stump, tree_predictions, trees_scores, trimmed
@@ -38,7 +37,7 @@ def sign_tree(bins, index, signed, *, min_points, seed, max_depth, n_features, s
         rule=sign_rule(min_points),
         settings=settings,
         seed=np.uint64(seed),
-        memory=HistogramMemory(),
+        workspace=Workspace(bins.shape[1], np.int32),
     )[0]
 
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, constant_tree, grow, heavy_limit
-from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, Workspace, constant_tree, grow, heavy_limit
 from hashgrove.trees.prediction import MAX_SUM, Forest, Nodes, compile_votes, join_trees, sum_votes, sums_of_bins
 from hashgrove.trees.splitting import sign_rule
 
@@ -48,12 +47,12 @@ def adaboost(
     if start is not None:
         w *= np.exp(np.clip(-z * start, -LARGEST_START, LARGEST_START)).astype(np.float32)
         w *= np.float32(n / w.sum(dtype=np.float64))
-    rule, memory = sign_rule(min_points), HistogramMemory()
+    rule, workspace = sign_rule(min_points), Workspace(n, np.int32)
     trees: list[Nodes] = []
     alphas: list[float] = []
     for seed in seeds:
         index, signed = _trim(w, w.view(np.int32), z, settings.trimming)
-        tree, leaves = grow(data, index, signed, rule=rule, settings=settings, seed=seed, memory=memory)
+        tree, leaves = grow(data, index, signed, rule=rule, settings=settings, seed=seed, workspace=workspace)
         is_positive = _evaluate(data, tree) if leaves is None else tree.value[leaves] > 0
         alpha, wrong = _reweight(z, is_positive, w, margin)
         if alpha > 0:

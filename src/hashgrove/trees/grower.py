@@ -20,7 +20,7 @@ from hashgrove.trees.histogram import LANES, HistogramMemory, OpenNodes, example
 from hashgrove.trees.prediction import MAX_DEPTH_IN_VECTORS, Nodes, walk
 from hashgrove.trees.splitting import SplitRule, best_stumps, choose_groups, leaf_values, may_split
 
-__all__ = ["DROPPED_BITS", "BoostingSettings", "constant_tree", "grow", "heavy_limit"]
+__all__ = ["DROPPED_BITS", "BoostingSettings", "Workspace", "constant_tree", "grow", "heavy_limit"]
 
 DROPPED_BITS = 18  # of a float32; its exponent and the top 5 bits of its mantissa remain
 NO_LEAF = np.uint32(2**32 - 1)  # the leaf of a row that is not known yet
@@ -51,6 +51,29 @@ class BoostingSettings(NamedTuple):
     early_stopping: bool
 
 
+class Workspace:
+    """Memory that is allocated once for all trees of a bit.
+
+    Attributes
+    ----------
+    examples, values : arrays of shape (2, n + 1)
+        The examples of one level and of the next, and their values.
+    right_examples, right_values : arrays of shape (n + 1,)
+        The examples on the right of a split, and their values.
+    histograms : HistogramMemory
+    """
+
+    def __init__(self, n: int, dtype: type[np.generic]) -> None:
+        room = n + 1  # `_partition` may write one entry too many
+        self.examples, self.values = np.empty((2, room), np.uint32), np.empty((2, room), dtype)
+        self.right_examples, self.right_values = np.empty(room, np.uint32), np.empty(room, dtype)
+        self.histograms = HistogramMemory()
+
+    def next_level(self, depth: int) -> tuple[NDArray[Any], ...]:
+        """Where `_split` puts the examples of a level's children; those of the level before it are overwritten."""
+        return self.examples[depth % 2], self.values[depth % 2], self.right_examples, self.right_values
+
+
 class _Tables(NamedTuple):
     """The node tables of a growing tree: as in `Nodes`, but with the sum of the values of each node's examples."""
 
@@ -74,7 +97,7 @@ def grow(
     rule: SplitRule,
     settings: BoostingSettings,
     seed: np.uint64,
-    memory: HistogramMemory,
+    workspace: Workspace,
 ) -> tuple[Nodes, NDArray[np.uint32] | None]:
     """Grow a tree on some of the rows; returns it, and the leaf of each row if trees of this depth must be walked.
 
@@ -92,8 +115,8 @@ def grow(
     settings : BoostingSettings
     seed : uint64
         Seed of the features that are drawn.
-    memory : HistogramMemory
-        May be used for other trees before and after.
+    workspace : Workspace
+        For this number of rows and this type of values; may be used for other trees before and after.
     """
     leaves = np.full(data.bins.shape[1], NO_LEAF) if settings.max_depth > MAX_DEPTH_IN_VECTORS else None
     n_columns, subset = len(data.bins), settings.subset
@@ -117,11 +140,12 @@ def grow(
             features,
             histograms,
             rule,
-            memory=memory if subset == "tree" and not is_last else None,
+            memory=workspace.histograms if subset == "tree" and not is_last else None,
             n_jobs=data.n_jobs,
         )
         chosen = choose_groups(stumps, level.totals, rule)
-        n_nodes, *fields = _split(data.bins, level, stumps, chosen, is_last, rule, n_nodes, tables)
+        room = workspace.next_level(depth)
+        n_nodes, *fields = _split(data.bins, level, stumps, chosen, is_last, rule, n_nodes, tables, *room)
         following = OpenNodes(*fields)
         if leaves is not None:
             _note_leaves(data.bins, level, tables, following.nodes, leaves)
@@ -167,12 +191,12 @@ def draw_features(n_features, k, seed, nodes):
 
 
 @kernel
-def _split(bins, level, stumps, chosen, is_last, rule, n_nodes, tree):
-    """Split nodes by their chosen stumps; returns the number of nodes and the fields of the next `OpenNodes`."""
+def _split(bins, level, stumps, chosen, is_last, rule, n_nodes, tree, examples, values, right_examples, right_values):
+    """Split nodes by their chosen stumps; returns the number of nodes and the fields of the next `OpenNodes`.
+
+    The last four arrays are those of `Workspace.next_level`. Nodes of the last level get no examples.
+    """
     n_open = len(level.nodes)
-    room = 0 if is_last else len(level.examples) + 1  # `_partition` may write one entry too many
-    examples, values = np.empty(room, np.uint32), np.empty(room, level.values.dtype)
-    right_examples, right_values = np.empty(room, np.uint32), np.empty(room, level.values.dtype)
     nodes, parents = np.empty(2 * n_open, np.int64), np.empty(2 * n_open, np.int64)
     starts, totals = np.zeros(2 * n_open + 1, np.int64), np.empty(2 * n_open, np.int64)
     filled = opened = 0

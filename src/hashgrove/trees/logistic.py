@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, constant_tree, grow, heavy_limit
-from hashgrove.trees.histogram import HistogramMemory
+from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, Workspace, constant_tree, grow, heavy_limit
 from hashgrove.trees.prediction import (
     MAX_LEAF,
     MAX_SUM,
@@ -69,14 +68,14 @@ def logistic_boosting(
     F = np.zeros(n, np.float32) if start is None else start.astype(np.float32)
     g, half = np.empty(n, np.float32), np.empty(n, np.float32)
     _gradients(z, w, F, g, half)
-    memory = HistogramMemory()
+    workspace = Workspace(n, np.int64)
     trees: list[Nodes] = []
     for seed in seeds:
         scale, index, values = _trim(z, g, g.view(np.int32), half, settings.trimming)
         if scale == 0:  # every row is certain
             break
         rule = newton_rule(regularisation, min_hessian, scale=scale)
-        tree, leaves = grow(data, index, values, rule=rule, settings=settings, seed=seed, memory=memory)
+        tree, leaves = grow(data, index, values, rule=rule, settings=settings, seed=seed, workspace=workspace)
         tree.value[:] *= learning_rate
         trees.append(tree)
         digits = _leaf_numbers(data, tree) if leaves is None else leaves[None]
