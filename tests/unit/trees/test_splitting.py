@@ -1,4 +1,6 @@
-"""Small nodes are searched without histograms; the plain search, with histograms, is the truth that they must equal."""
+"""The search for splits: values, leaves, the work of threads, and the shortcuts for small nodes."""
+
+from __future__ import annotations
 
 from itertools import pairwise
 
@@ -7,9 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashgrove.functions import BoostedTrees
+import naive
+from hashgrove import BoostedTrees
 from hashgrove.trees.histogram import SMALL, HistogramMemory, OpenNodes, gathered_bins, room_for_gathered
-from hashgrove.trees.splitting import best_stumps, newton_rule, pack, sign_rule
+from hashgrove.trees.splitting import (
+    SEARCH_COST,
+    _equal_shares,
+    best_stumps,
+    leaf_values,
+    newton_rule,
+    pack,
+    sign_rule,
+)
+from tree_makers import packed
 
 NO_ROWS = np.empty((0, 0), np.uint8)
 RULES = {
@@ -19,13 +31,29 @@ RULES = {
 }
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("n_shares", [1, 2, 3, 8])
+def test_threads_get_equal_shares_of_a_level(shared, n_shares):
+    costs, n_groups = np.array([3, 50_000, 700, 1]), 5
+    of_items = (np.tile(costs, n_groups) if shared else np.repeat(costs, n_groups)) + SEARCH_COST
+    cuts = _equal_shares(costs, n_groups, shared, n_shares)
+    assert cuts.tolist() == naive.equal_shares(of_items, n_shares)
+    assert max(of_items[a:b].sum() for a, b in pairwise(cuts)) <= of_items.sum() / n_shares + of_items.max()
+
+
+def test_steps_are_limited():
+    totals = np.array([pack(500, 1), pack(-500, 1), pack(0, 0), pack(7, 0)])
+    steps = leaf_values(totals, newton_rule(0.0, 0.0, scale=1.0))
+    assert steps.tolist() == [4.0, -4.0, 0.0, 4.0]
+
+
 def level_of(kind, sizes, rng):
     """A level whose nodes have these sizes, and values as the rule defines them; some values are equal or 0."""
     starts = np.concatenate([[0], np.cumsum(sizes)])
     n = int(starts[-1])
     values = rng.integers(-3, 4, n).astype(np.int32) * np.int32(50)
     if kind != "sign":
-        values = np.array([pack(*pair) for pair in zip(values, rng.integers(0, 200, n), strict=True)], np.int64)
+        values = packed(values, rng.integers(0, 200, n))
     totals = np.array([values[a:b].sum(dtype=np.int64) for a, b in pairwise(starts)])
     nodes = np.arange(len(sizes))
     return OpenNodes(rng.permutation(n).astype(np.uint32), values, nodes, starts, totals, np.zeros_like(nodes))
