@@ -6,7 +6,8 @@ import numpy as np
 
 from hashgrove.encoders import Trees
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import BoostingSettings, Workspace, grow
+from hashgrove.trees.boosting import BoostingSettings, Workspace
+from hashgrove.trees.grower import grow
 from hashgrove.trees.prediction import join_trees
 from hashgrove.trees.splitting import newton_rule, pack, sign_rule
 

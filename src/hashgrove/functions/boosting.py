@@ -15,7 +15,7 @@ from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneO
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
 from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
-from hashgrove.trees.grower import BoostingSettings
+from hashgrove.trees.boosting import BoostingSettings
 from hashgrove.trees.logistic import logistic_boosting
 
 __all__ = ["BoostedTrees"]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, Workspace, constant_tree, grow, heavy_limit
+from hashgrove.trees.boosting import DROPPED_BITS, BoostingSettings, Workspace, heavy_limit
+from hashgrove.trees.grower import constant_tree, grow
 from hashgrove.trees.prediction import MAX_SUM, Forest, Nodes, compile_votes, join_trees, sum_votes, sums_of_bins
 from hashgrove.trees.splitting import sign_rule
 

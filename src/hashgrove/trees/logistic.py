@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.grower import DROPPED_BITS, BoostingSettings, Workspace, constant_tree, grow, heavy_limit
+from hashgrove.trees.boosting import DROPPED_BITS, BoostingSettings, Workspace, heavy_limit
+from hashgrove.trees.grower import constant_tree, grow
 from hashgrove.trees.prediction import (
     MAX_LEAF,
     MAX_SUM,
