@@ -35,7 +35,7 @@ class Objective(NamedTuple):
 
 @dataclass(frozen=True)
 class BitRecord:
-    """How one bit was learned.
+    """The record of how one bit was learned.
 
     Attributes
     ----------

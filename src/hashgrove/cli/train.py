@@ -106,7 +106,8 @@ def train(
     seconds = time.perf_counter() - started
     hasher.save(output, features=made_by)
     if checkpoint is not None:
-        Path(os.path.realpath(checkpoint)).unlink(missing_ok=True)  # the model holds all of it
+        for file in (checkpoint, f"{checkpoint}.held-out"):
+            Path(os.path.realpath(file)).unlink(missing_ok=True)  # the model holds all of it
     if not quiet:
         from hashgrove.metrics import describe_codes
 

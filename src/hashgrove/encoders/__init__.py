@@ -1,4 +1,4 @@
-"""What a hasher learned: frozen arrays that turn feature rows into scores and packed codes.
+"""Encoders, the results of learning: frozen arrays that turn feature rows into scores and packed codes.
 
 Encoders import nothing of the learning side. Each class is a frozen dataclass of arrays (composites consist of
 other encoders); `hashgrove.encoders.base` describes how to write one. ``ENCODERS`` is the only registry: a model file

@@ -29,7 +29,7 @@ N_ITER = 50
 
 
 def count_generic_bits(asked: int | None, n_bits: int, learner: Learner) -> int:
-    """How many of ``n_bits`` bits are generic: as many as asked for, or what suits the hash function."""
+    """Number of generic bits among ``n_bits``: as many as asked for, or what suits the hash function."""
     if asked is None:
         return int(n_bits * getattr(learner, "generic_share", 0.0))
     if asked >= n_bits:

@@ -28,7 +28,7 @@ CERTAIN = 4.0  # half the log-odds of a bit that is the same for all rows
 
 @dataclass(frozen=True, eq=False)
 class LinearStart:
-    """What the linear scores of all bits share."""
+    """The rows and the label probabilities that the linear scores of all bits share."""
 
     rows: UnitRows
     penalty: float | None

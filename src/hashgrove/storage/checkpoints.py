@@ -27,14 +27,14 @@ MAX_NUMBER = 2**53  # of a record: counts, shares and seconds are far below
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """What a fit has learned so far.
+    """The bits that a fit has learned so far.
 
     Attributes
     ----------
     encoder : Encoder
         The hash functions of all bits so far.
     bits : int8 array of shape (n_learned, n_points)
-        What the next bit sees of them: -1 or +1 for each training point.
+        Their values as the next bit sees them: -1 or +1 for each training point.
     records : list
         The history, one record per bit.
     seed : int
@@ -56,7 +56,7 @@ class Checkpoint:
     path : path
         The file; it need not exist.
     fingerprint : str
-        What `fingerprint` gives for the data and the parameters.
+        The result of `fingerprint` for the data and the parameters.
     """
 
     path: str | os.PathLike[str]
@@ -76,14 +76,14 @@ class Checkpoint:
         modelfile.write(self.path, kind="checkpoint", header=header, arrays=arrays)
 
     def read(self, *, shape: tuple[int, int], record: type[Any]) -> Progress | None:
-        """What the file holds, or None if there is no file; the file is untrusted and is checked.
+        """Read the progress, or None if there is no file; the file is untrusted and is checked.
 
         Parameters
         ----------
         shape : (int, int)
             Number of training points, and of their features.
         record : dataclass
-            What the history consists of; all of its fields are numbers or short texts.
+            The class of a record of the history; all of its fields are numbers or short texts.
         """
         if not os.path.exists(self.path):
             return None

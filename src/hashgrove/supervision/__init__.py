@@ -1,4 +1,4 @@
-"""Which points are similar: labels, tags, pairs and triplets become one `Supervision`.
+"""Supervision: labels, tags, pairs and triplets, which say which points are similar, in one form.
 
 `reading` turns what users have into clean arrays. `Supervision` gives each method the form that it needs. `Affinity`
 holds the pairs that FastHash sums its loss over.

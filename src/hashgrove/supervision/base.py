@@ -1,4 +1,4 @@
-"""`Supervision`: what is known about the training points, read once and given to each method in the form it needs.
+"""`Supervision`: labels, tags or pairs of the training points, read once and given to each method in the form it needs.
 
 S_ij is +1 for a similar pair, -1 for a dissimilar pair, and 0 if nothing is known. The full n x n matrix S is never
 stored for labels and tags. Methods ask for parts of it, products with it, or a sample of its pairs.
@@ -21,7 +21,7 @@ __all__ = ["Supervision"]
 
 
 class Supervision(ABC):
-    """What is known about n training points; `ClassLabels`, `Tags` and `Pairs` are the three forms.
+    """Everything that is known about n training points; `ClassLabels`, `Tags` and `Pairs` are the three forms.
 
     Attributes
     ----------

@@ -152,7 +152,7 @@ def _is_text(values: Any) -> bool:
 
 
 def _missing(y: NDArray[Any], unlabelled: Any) -> NDArray[np.bool_]:
-    """Which entries of a 1-D array of labels are missing."""
+    """Mask of the missing entries of a 1-D array of labels."""
     if y.dtype.kind in "fc" and np.isinf(y).any():
         raise ParameterError("y", "must be finite, except for NaN, which means unlabelled. Got infinity.")
     missing = np.isnan(y) if y.dtype.kind in "fc" else np.zeros(len(y), bool)

@@ -1,4 +1,4 @@
-"""`Target`: what a user passed to `fit` to learn from, and how it becomes a `Supervision`."""
+"""`Target`: the arguments of `fit` to learn from, which become a `Supervision`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Target"]
 
 @dataclass(frozen=True)
 class Target:
-    """What a user passed to `fit` to learn from, before it is read. One of the first three fields must be set."""
+    """The arguments of `fit` to learn from, before they are read. One of the first three must be set."""
 
     y: Any = None
     affinity: Any = None
