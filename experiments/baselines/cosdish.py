@@ -13,7 +13,7 @@ from hashgrove.numerics.gaussian import GaussianFeatures
 from hashgrove.numerics.ridge import Ridge
 from hashgrove.numerics.signs import nonzero_signs, signs
 from hashgrove.runtime.parameters import Constraint, Integer, Number
-from hashgrove.supervision import ClassLabels, Supervision
+from hashgrove.supervision import Supervision
 
 __all__ = ["COSDISH"]
 
@@ -118,7 +118,7 @@ class COSDISH(SupervisedHasher):
     def _learn(self, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Linear | Kernel:
         """Find the codes of the training points round by round, then fit hash functions to them."""
         B = signs(rng.standard_normal((len(X), self.n_bits)))
-        n_classes = supervision.n_classes if isinstance(supervision, ClassLabels) else 0
+        n_classes = len(supervision.class_names)
         n_columns = self.n_columns or max(self.n_bits, COLUMNS_PER_CLASS * n_classes)
         objective = np.empty((self.n_rounds, self.n_alternations, 2))
         for round_number in range(self.n_rounds):
