@@ -37,14 +37,17 @@ class Comparison:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the difference is large, or all of enough seeds agree about its sign."""
-        seeds_agree = min(self.gains) > self.least or max(self.gains) <= self.least
-        return self.is_ratio or self._is_large or (self._has_enough_seeds and seeds_agree)
+        """Whether all seeds agree about the winner, and the difference is large or of enough seeds; times need one."""
+        return self._seeds_agree and (self.is_ratio or self._is_large or self._has_enough_seeds)
 
     @property
     def is_even(self) -> bool:
-        """Whether the difference is small and enough seeds disagree about its sign."""
-        return self._has_enough_seeds and not self.is_clear
+        """Whether seeds disagree about the winner: enough of them, or any two that compare times."""
+        return not self._seeds_agree and (self.is_ratio or self._has_enough_seeds)
+
+    @property
+    def _seeds_agree(self) -> bool:
+        return min(self.gains) > self.least or max(self.gains) <= self.least
 
     @property
     def _is_large(self) -> bool:

@@ -213,6 +213,11 @@ class TestClaims:
         assert (fast.holds, fast.by) == ("yes", "4.5 times as fast (digits: ITQ against LSH)")
         assert self.judge(small, {"ITQ": 9.0, "LSH": 2.0}, measure="fit_seconds").holds == "**no**"
 
+    @pytest.mark.parametrize(("seconds", "holds"), [((2, 3), "yes"), ((9, 8), "**no**"), ((1, 8), "even")])
+    def test_times_are_even_where_seeds_disagree(self, small, seconds, holds):
+        figures = {"ITQ": dict(enumerate(seconds)), "LSH": {0: 4.0, 1: 4.0}}
+        assert self.judge(small, figures, measure="fit_seconds").holds == holds
+
     @pytest.mark.parametrize(
         ("gains", "holds"),
         [
@@ -226,7 +231,8 @@ class TestClaims:
             ([-0.01, -0.005, -0.004], "**no**"),
             ([0.01, -0.005, 0.004], "even"),
             ([0.005, -0.02, 0.004], "even"),
-            ([0.01, -0.005, 0.1], "yes"),
+            ([0.01, -0.005, 0.1], "even"),
+            ([-0.01, 0.1], "not decided (2 seeds)"),
         ],
     )
     def test_a_small_difference_needs_three_seeds(self, small, gains, holds):
