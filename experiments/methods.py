@@ -29,7 +29,7 @@ __all__ = [
     "parts_of",
 ]
 
-FASTHASH, PAPER = "fasthash", "fasthash-paper"  # with our defaults, and as in the paper
+FASTHASH, PAPER = "fasthash", "fasthash-paper"  # with our defaults, and with the paper's settings
 QUANTISER, VECTORS = "pq", "cosine"  # no hashers: product quantisation and the vectors themselves have real distances
 REAL_VALUED = (QUANTISER, VECTORS)
 # Parts of FastHash that are objects. A row names one, or gives a table of its ``kind`` and settings.

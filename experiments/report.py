@@ -38,8 +38,9 @@ HOW_TO_READ = (
 ABOUT_CLAIMS = (
     "A claim is compared on every data set of its experiment, by the rows that were run. Those of the paper are "
     "checked by its own measures, see below. A difference below .02 is not decided before it has three seeds. "
-    "A comparison is called even if its seeds disagree about the winner. With several seeds the mean stands first, then the smallest "
-    "and the largest difference. The pages of the experiments name every comparison in which a claim does not hold."
+    "A comparison is called even if its seeds disagree about the winner. With several seeds the mean stands first, "
+    "then the smallest and the largest difference. The pages of the experiments name every comparison in which a "
+    "claim does not hold."
 )
 
 

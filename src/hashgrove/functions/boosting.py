@@ -151,7 +151,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
-        """The configuration of the paper, whatever the defaults are, with ``changes``.
+        """Trees with the settings of the paper and its authors' code, whatever the defaults are, with ``changes``.
 
         >>> BoostedTrees.paper(n_trees=50).leaves
         'sign'
