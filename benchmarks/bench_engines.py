@@ -186,7 +186,7 @@ def contest(
         else:
             entry.agreement = f"recall {recall(entry.answer, (distances[:count], ids[:count])):.3f}"
     near = [
-        len(FlatIndex(codes).search_radius(q[None], int(d[-1]))[1][0]) for q, d in zip(queries, distances, strict=True)
+        len(FlatIndex(codes).search_radius(q[None], int(d[-1])).ids[0]) for q, d in zip(queries, distances, strict=True)
     ]
     facts = {
         "distinct codes": f"{len(np.unique(codes, axis=0)):,} of {len(codes):,} items",

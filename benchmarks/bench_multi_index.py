@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from contest import OURS, Contender, Contest, Setting, Target, main, race
 from hashgrove import FlatIndex, MultiIndex
-from hashgrove.index import build
+from hashgrove.index import build_index
 from learned_codes import FILE, learned_codes
 
 SCAN = "our scan"
@@ -104,14 +104,14 @@ def contest(
         entry.agreement = f"recall {recall(entry.answer, truth.answer):.3f}, not exact"
     faster = truth.seconds / entries[0].seconds
     targets = [] if target is None else [Target(f"at least {target:g}x our scan", target, faster)]
-    chosen = build(codes, k=k, radius=radius, queries=queries)
+    chosen = build_index(codes, k=k, radius=radius, queries=queries)
     if target is None and type(chosen) is MultiIndex:
         targets = [Target("where it is chosen, at most 1.2x the time of our scan", 1.2, 1 / faster, at_most=True)]
     tables = multi()._prepared
     facts: dict[str, Any] = {
         "per query, tables": f"{entries[0].seconds / len(queries) * 1e3:.4f} ms",
         "per query, scan": f"{truth.seconds / len(queries) * 1e3:.4f} ms, {faster:.1f}x",
-        "`build` chooses": type(chosen).__name__,
+        "`build_index` chooses": type(chosen).__name__,
     }
     if tables is not None:
         facts["distinct codes"] = f"{tables.tables.n_distinct:,} of {len(codes):,} items"

@@ -38,7 +38,7 @@ def search(n: int, n_bits: int, n_queries: int, *, made_for: int) -> Contest:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        return index.search(queries, K)[0]
+        return index.search(queries, K).distances
 
     def faiss_index() -> Any:
         import faiss
@@ -54,7 +54,7 @@ def search(n: int, n_bits: int, n_queries: int, *, made_for: int) -> Contest:
         return exact_search(codes, few, K, MetricKind.Hamming, exact=True, threads=1).distances
 
     def ours(threads: int, index: FlatIndex) -> Any:
-        return index.search(queries, K, n_jobs=threads)[0]
+        return index.search(queries, K, n_jobs=threads).distances
 
     def our_index() -> FlatIndex:
         index = FlatIndex(codes)

@@ -52,7 +52,7 @@ def compare(X: NDArray[Any], y: NDArray[Any], n_train: int, n_queries: int, n_bi
         print("| ranked by | P@10 | agreement |\n|---|---|---|")
         ways = {
             "Hamming distance": lambda index=index: index.search(queries, K),
-            "margins": lambda index=index: index.search_weighted(queries, margins, K),
+            "margins": lambda index=index: index.search(queries, K, weights=margins),
             "re-ranked, oversample 4": lambda i=index, f=features: i.search(queries, K, rerank=Rerank(f), features=Q),
             "re-ranked, oversample 4, int8": lambda i=index, f=features: i.search(
                 queries, K, rerank=Rerank(Int8Rows.of(f)), features=Q

@@ -61,7 +61,7 @@ def killed(place, items, *, seed, n_done, seconds):
 def main():
     place, seed = sys.argv[1], int(sys.argv[2])
     rng = np.random.default_rng(seed)
-    index = indexes.connect(place) if "://" in place else indexes.load(place, writable=True)
+    index = indexes.connect(place) if "://" in place else indexes.load_index(place, writable=True)
     kinds = ["add", "add", "remove", "update"] + ["compact"] * hasattr(index, "compact")
     print("ready", flush=True)
     for version in range(1, 10**6):

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import servers
+from hashgrove.codes import model_of
 from hashgrove.index import INDEXES, FlatIndex, MultiIndex, connect
 
 
@@ -37,7 +38,7 @@ def in_folder(index_class):
     def make(codes=None, *, ids=None, model=None):
         folder = Path(tempfile.mkdtemp(prefix="hashgrove-test-")) / "test.hgi"
         index_class(model=model).save(folder)
-        return filled(index_class.load(folder, writable=True), codes, ids)
+        return filled(index_class.load(folder, writable=True), codes, ids, model)
 
     return make
 
@@ -46,7 +47,8 @@ def in_engine(url, *, examples, share):
     """A function that makes an index in an engine. The URL has ``{folder}`` where a new folder is to stand."""
 
     def make(codes=None, *, ids=None, model=None):
-        return filled(connect(url.format(folder=tempfile.mkdtemp(prefix="hashgrove-test-")), model=model), codes, ids)
+        index = connect(url.format(folder=tempfile.mkdtemp(prefix="hashgrove-test-")), model=model)
+        return filled(index, codes, ids, model)
 
     make.examples, make.share = examples, share
     return make
@@ -54,7 +56,7 @@ def in_engine(url, *, examples, share):
 
 def in_postgres(codes=None, *, ids=None, model=None):
     """Make an index in a new table on the PostgreSQL server."""
-    return filled(connect(servers.postgres(), model=model, table=f"t{uuid.uuid4().hex}"), codes, ids)
+    return filled(connect(servers.postgres(), model=model, table=f"t{uuid.uuid4().hex}"), codes, ids, model)
 
 
 in_postgres.examples, in_postgres.share = 10, 1 / 8
@@ -71,12 +73,12 @@ def in_milvus(codes=None, *, ids=None, model=None):
             index.remove(index.ids)
         LEFT.setdefault(kind, []).append(name)
     texts = ids is not None and len(ids) > 0 and isinstance(ids[0], str)
-    kind = None if codes is None else (codes.shape[1], texts, model)
+    kind = None if codes is None else (codes.shape[1], texts, model_of(codes, model))
     name = LEFT[kind].pop() if LEFT.get(kind) else f"t{uuid.uuid4().hex}"
     index = connect(servers.milvus(), model=model, collection=name)
     if kind is not None:
         weakref.finalize(index, GONE.append, (kind, name))  # only noted: it may happen in the middle of anything
-    return filled(index, codes, ids)
+    return filled(index, codes, ids, model)
 
 
 GONE = []  # kind and name of the collections of indexes that are gone
@@ -85,9 +87,9 @@ in_milvus.examples, in_milvus.share = 3, 1 / 8
 in_milvus.fails = {"test_ids_up_to_the_largest_int64": "Milvus does not find the largest int64 again, so it is refused"}
 
 
-def filled(index, codes, ids):
+def filled(index, codes, ids, model):
     if codes is not None:
-        index.add(codes, ids=ids)
+        index.add(codes, ids=ids, model=model)
     elif ids is not None:
         FlatIndex(ids=ids)  # raises
     return index

@@ -20,6 +20,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 
 from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, MultiIndex, evaluate, hamming, pack
+from hashgrove.index import groups
 from hashgrove.inference import SOLVERS
 from hashgrove.inference.mincut import minimise
 from hashgrove.numerics.wide_rows import ConjugateSteps, WideRows
@@ -219,10 +220,10 @@ COMPUTATIONS = {
         *FlatIndex(MANY_CODES).search(CODES[:3], 2, allowed=np.arange(0, 650, 2)),
     ],
     "search by tables": search_tables,
-    "groups": lambda: [np.concatenate(FlatIndex(CODES[:, :1]).groups(2))],
+    "groups": lambda: [np.concatenate(groups(FlatIndex(CODES[:, :1]), 2))],
     "minimum cuts": cuts,
     "wide rows": wide,
-    "search weighted": lambda: [*FlatIndex(CODES).search_weighted(CODES[:2], np.arange(144.0).reshape(2, 72), 5)],
+    "search weighted": lambda: [*FlatIndex(CODES).search(CODES[:2], 5, weights=np.arange(144.0).reshape(2, 72))],
     "measures of classes": lambda: measure(CLASSES),
     "measures by id": lambda: measure(CLASSES, ties="id"),
     "measures of the first items": lambda: measure(CLASSES, depth=20, normalise="retrieved"),

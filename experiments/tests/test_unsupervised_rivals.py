@@ -44,7 +44,7 @@ def mean_recall(make, n_bits, n_seeds=3):
     found = []
     for seed in range(n_seeds if make.seeded else 1):
         hasher = make(n_bits, random_state=seed).fit(X[TRAIN])
-        ids = FlatIndex(hasher.transform(X[TRAIN])).search(hasher.transform(X[TEST]), 100)[1]
+        ids = FlatIndex(hasher.transform(X[TRAIN])).search(hasher.transform(X[TEST]), 100).ids
         found.append(np.mean([len(set(a) & set(b)) / 20 for a, b in zip(true, ids, strict=True)]))
     return np.mean(found)
 

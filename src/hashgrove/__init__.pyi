@@ -3,6 +3,7 @@
 from hashgrove._version import __version__ as __version__
 from hashgrove.baselines import ITQ as ITQ
 from hashgrove.baselines import LSH as LSH
+from hashgrove.codes import Codes as Codes
 from hashgrove.codes import hamming as hamming
 from hashgrove.codes import pack as pack
 from hashgrove.codes import unpack as unpack
@@ -17,8 +18,13 @@ from hashgrove.functions import KernelSVM as KernelSVM
 from hashgrove.functions import LinearSVM as LinearSVM
 from hashgrove.functions import PosteriorBits as PosteriorBits
 from hashgrove.index import FlatIndex as FlatIndex
+from hashgrove.index import Index as Index
 from hashgrove.index import MultiIndex as MultiIndex
 from hashgrove.index import Rerank as Rerank
+from hashgrove.index import SearchResult as SearchResult
+from hashgrove.index import build_index as build_index
+from hashgrove.index import connect as connect
+from hashgrove.index import load_index as load_index
 from hashgrove.inference import ICM as ICM
 from hashgrove.inference import BlockGraphCut as BlockGraphCut
 from hashgrove.inference import Spectral as Spectral

@@ -23,12 +23,16 @@ from hashgrove.runtime.threads import chunks, run_tasks
 __all__ = [
     "MAX_BITS",
     "MAX_BYTES",
+    "Codes",
     "as_columns",
     "as_words",
     "check_codes",
+    "check_model",
+    "digest_of",
     "distances_to_range",
     "group_equal",
     "hamming",
+    "model_of",
     "pack",
     "unpack",
 ]
@@ -37,6 +41,113 @@ MAX_BYTES = 8191
 MAX_BITS = 8 * MAX_BYTES  # 65,528: the largest distance, which must fit the uint16 that holds it
 ROWS_PER_CHUNK = 64
 TILE = 2048  # items whose words are read again for every query of a chunk: 16 KB, half of a first-level cache
+
+
+class Codes(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Packed codes that know which model made them: a uint8 array with the attribute ``model``.
+
+    Hashers and encoders return such arrays, and an index refuses those of another model. Views, slices and selections
+    of rows keep the model. Where it cannot be known, after ``np.concatenate``, after arithmetic or in a file of
+    ``np.save``, there is a plain array instead.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+    model : str, or an object with the attribute ``digest``, optional
+        The model that made the codes: an encoder, a hasher, or its digest.
+
+    Attributes
+    ----------
+    model : str or None
+        The digest of the model; None if it is not known.
+
+    Examples
+    --------
+    >>> codes = Codes(np.array([[1], [2], [3]], np.uint8), model="b5bb9d8014a0")
+    >>> codes[1:].model, type(np.concatenate([codes, codes])).__name__
+    ('b5bb9d8014a0', 'ndarray')
+    """
+
+    model: str | None
+
+    def __new__(cls, codes: ArrayLike, *, model: Any = None) -> Codes:  # noqa: D102
+        array = check_codes(codes).view(cls)
+        array.model = digest_of(model)
+        return array
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.model = getattr(source, "model", None)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        plain = np.asarray(array)
+        return plain if plain.ndim else plain[()]
+
+
+def digest_of(model: Any) -> str | None:
+    """The digest of a model, which may be a digest already; None if there is no model.
+
+    >>> digest_of("b5bb9d8014a0")
+    'b5bb9d8014a0'
+    """
+    if model is None or isinstance(model, str):
+        return model
+    digest = getattr(model, "digest", None)
+    if not isinstance(digest, str):
+        raise ParameterError(
+            "model", f"must be a digest or a model that has one. Got an object of type {type(model).__name__} instead."
+        )
+    return digest
+
+
+def model_of(codes: Any, model: Any = None) -> str | None:
+    """The digest of the model that made some codes: as they know it, or else as ``model`` says; None if neither does.
+
+    >>> model_of(Codes(np.array([[1]], np.uint8), model="b5bb9d8014a0"))
+    'b5bb9d8014a0'
+    """
+    own, given = codes.model if isinstance(codes, Codes) else None, digest_of(model)
+    if own is not None and given is not None and own != given:
+        raise ParameterError(
+            "model",
+            f"must be the model that made the codes, {own[:12]}. Got {given[:12]} instead: "
+            "codes of different models cannot be compared.",
+        )
+    return own or given
+
+
+def check_model(codes: Any, model: Any, *, of_index: str | None) -> str | None:
+    """Refuse codes that are not, or may not be, of the model of an index; return the digest of their model.
+
+    Parameters
+    ----------
+    codes : array
+    model : str, or an object with the attribute ``digest``, optional
+        The model that made the codes, if they do not know it.
+    of_index : str or None
+        The digest of the model of the index; None if it is not known, and then any codes are right.
+
+    Examples
+    --------
+    >>> codes = Codes(np.array([[1]], np.uint8), model="one")
+    >>> check_model(codes, None, of_index="two")
+    Traceback (most recent call last):
+    ...
+    hashgrove.ParameterError: The 'model' parameter must be the model of the index, two. Got one instead: codes of different models cannot be compared.
+    """  # noqa: E501
+    digest = model_of(codes, model)
+    if of_index is None or digest == of_index:
+        return digest
+    if digest is None:
+        raise ParameterError(
+            "model",
+            f"must be given, because the index has codes of the model {of_index[:12]} and these codes do not say which "
+            "model made them. Got None instead; pass what transform or encode returned, or name its model.",
+        )
+    raise ParameterError(
+        "model",
+        f"must be the model of the index, {of_index[:12]}. Got {digest[:12]} instead: "
+        "codes of different models cannot be compared.",
+    )
 
 
 def pack(bits: ArrayLike) -> NDArray[np.uint8]:

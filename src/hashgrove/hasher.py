@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hashgrove.codes import MAX_BITS
+from hashgrove.codes import MAX_BITS, Codes
 from hashgrove.encoders import FEATURE_DTYPES, Encoder
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.interrupts import interruptible
@@ -140,8 +140,8 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """A seed for `numpy.random.default_rng`, from any form of ``random_state``."""
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
-        """Packed codes of ``X``: uint8, shape (n, ceil(n_bits / 8))."""
+    def transform(self, X: ArrayLike) -> Codes:
+        """Packed codes of ``X``, uint8 of shape (n, ceil(n_bits / 8)), which know the `digest` of the model."""
         rows = self._rows(X)
         return self.encoder_.encode(rows, n_jobs=getattr(self, "n_jobs", None))
 
@@ -168,7 +168,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """
         from hashgrove.metrics import evaluate
 
-        codes = self.transform(X)
+        codes = np.asarray(self.transform(X))
         truth = Target(y).read(codes, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
         codes, (labels, settings) = codes[truth.known], truth.subset(truth.known).evaluation_labels()
         n_jobs = getattr(self, "n_jobs", None)

@@ -258,7 +258,7 @@ def test_approximate_search_of_faiss_finds_real_items_and_never_pads(options):
         recall = np.mean(
             [
                 len(set(a) & set(b)) / 5
-                for a, b in zip(index.search(queries, 5)[1], exact.search(queries, 5)[1], strict=True)
+                for a, b in zip(index.search(queries, 5).ids, exact.search(queries, 5).ids, strict=True)
             ]
         )
         assert 0.05 < recall < 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hashgrove
-from hashgrove import FlatIndex, features
+from hashgrove import features
 from hashgrove.encoders import ENCODERS
 from paths import FORMAT1
 
@@ -24,12 +24,6 @@ def test_models_of_every_encoder_that_format_1_had_are_kept():
 def test_a_model_gives_the_codes_that_it_gave(name):
     encoder = hashgrove.load(FORMAT1 / f"{name}.hashgrove")
     assert encoder.encode(INPUTS["images" if name == "image" else "X"]).tobytes() == CODES[name]
-
-
-def test_an_index_has_its_codes_and_ids():
-    index = FlatIndex.load(FORMAT1 / "flat.index")
-    np.testing.assert_array_equal(index.codes, INPUTS["flat_codes"])
-    np.testing.assert_array_equal(index.ids, 3 * np.arange(60))
 
 
 @pytest.mark.parametrize("name", ["gist", "codebook"])

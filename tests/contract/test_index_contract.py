@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from hashgrove import index as index_module
-from hashgrove.index import INDEXES, Index
-from hashgrove.storage import modelfile
+from hashgrove import ParameterError, evaluate
+from hashgrove.codes import Codes
+from hashgrove.index import INDEXES, Index, groups, load_index, pairs_within, suggest_radius
 from indexes import UNDER_TEST, at_once
 from makers import random_codes
 
+MINE, OTHER = (partial(Codes, model=name) for name in ("mine", "other"))
+LABELS = {"y_queries": [0, 1], "y_database": [0, 1, 0]}
 every_index = pytest.mark.parametrize("make", UNDER_TEST.values(), ids=UNDER_TEST)
 every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
 
@@ -84,11 +87,11 @@ def assert_holds(index, items, queries, k, radius, allowed):
         assert ([d.tolist() for d in distances], [f.tolist() for f in found]) == naive.search_radius(
             *part, queries, radius
         )
-    distances, pairs = index.pairs_within(radius)
+    distances, pairs = pairs_within(index, radius)
     assert [(d, *pair) for d, pair in zip(distances.tolist(), pairs.tolist(), strict=True)] == naive.pairs_within(
         codes, ids, radius
     )
-    assert [group.tolist() for group in index.groups(radius)] == naive.groups(codes, ids, radius)
+    assert [group.tolist() for group in groups(index, radius)] == naive.groups(codes, ids, radius)
 
 
 @every_index
@@ -112,7 +115,7 @@ def test_any_changes_leave_what_a_dictionary_would_hold(make):
                 index.update(codes[~kept], ids=known)
                 items |= {i: code for i, code, new in zip(chosen, codes.tolist(), kept, strict=True) if not new}
             else:
-                index.update(codes, ids=chosen, insert=True)
+                index.add(codes, ids=chosen, replace=True)
                 items |= dict(zip(chosen, codes.tolist(), strict=True))
             for i in [*chosen, *items]:
                 assert (i in index) == (i in items)
@@ -163,24 +166,40 @@ def test_most_items_removed(make):
     ("call", "message"),
     [
         (lambda index, c: index.remove([1, 7]), "must have ids of items of the index. Got 7 instead"),
-        (lambda index, c: index.update(c, ids=[1, 7]), "must have ids of items of the index. Got 7 instead"),
-        (lambda index, c: index.update(c, ids=[1, 1]), "no duplicates. Got 1 twice"),
-        (lambda index, c: index.add(c, ids=["a", "b"]), "must be integers, as in the index. Got texts instead"),
-        (lambda index, c: index.add(c, ids=["a", 1.5]), "must be integers, as in the index|integers or texts"),
-        (lambda index, c: index.search(c, 1, allowed=[True]), "must have 3 entries, one per item"),
-        (lambda index, c: index.search(c, 1, allowed=[1.5]), "'allowed' parameter must be integers or texts"),
-        (lambda index, c: index.search(c, 1, features=[[1.0]]), "together with 'rerank'"),
+        (lambda index, c: index.update(MINE(c), ids=[1, 7]), "must have ids of items of the index. Got 7 instead"),
+        (lambda index, c: index.update(MINE(c), ids=[1, 1]), "no duplicates. Got 1 twice"),
+        (lambda index, c: index.add(MINE(c), ids=["a", "b"]), "must be integers, as in the index. Got texts instead"),
+        (lambda index, c: index.add(MINE(c), ids=["a", 1.5]), "must be integers, as in the index|integers or texts"),
+        (lambda index, c: index.search(MINE(c), 1, allowed=[True]), "must have 3 entries, one per item"),
+        (lambda index, c: index.search(MINE(c), 1, allowed=[1.5]), "'allowed' parameter must be integers or texts"),
+        (lambda index, c: index.search(MINE(c), 1, features=[[1.0]]), "together with 'rerank'"),
         (lambda index, c: index.search(c, 1, model="other"), "must be the model of the index, mine. Got other instead"),
         (lambda index, c: index.search_radius(c, 1, model="other"), "codes of different models cannot be compared"),
         (lambda index, c: index.add(c, model="other"), "codes of different models cannot be compared"),
+        (lambda index, c: index.add(OTHER(c)), "codes of different models cannot be compared"),
+        (lambda index, c: index.add(OTHER(c), model="mine"), "must be the model that made the codes, other. Got mine"),
+        (lambda index, c: index.add(c), "must be given, because the index has codes of the model mine"),
+        (lambda index, c: index.add(np.concatenate([MINE(c), MINE(c)])), "must be given, because"),
+        (lambda index, c: index.update(c, ids=[1, 2]), "must be given, because"),
+        (lambda index, c: index.update(OTHER(c), ids=[1, 2]), "codes of different models cannot be compared"),
+        (lambda index, c: index.search(c, 1), "must be given, because"),
+        (lambda index, c: index.search(OTHER(c), 1), "must be the model of the index, mine. Got other instead"),
+        (lambda index, c: index.search(OTHER(c), 1, weights=np.ones((2, 8))), "must be the model of the index, mine"),
+        (lambda index, c: index.search_radius(c, 1), "must be given, because"),
+        (lambda index, c: index.search_radius(OTHER(c), 1), "codes of different models cannot be compared"),
+        (lambda index, c: evaluate(index, c, **LABELS), "must be given, because"),
+        (lambda index, c: evaluate(index, OTHER(c), **LABELS), "codes of different models cannot be compared"),
         (lambda index, c: index.add(c, model=3), "must be a digest or a model that has one. Got an object of type int"),
-        (lambda index, c: index.pairs_within(-1), "'radius' parameter must be an integer of at least 0"),
-        (lambda index, c: index.pairs_within(8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
-        (lambda index, c: index.groups(8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
-        (lambda index, c: index.suggest_radius([[0, 9]], [True]), "must have ids of items of the index. Got 9 instead"),
-        (lambda index, c: index.suggest_radius([0, 1], [True]), r"must have shape \(n_pairs, 2\)"),
-        (lambda index, c: index.suggest_radius([[0, 1]], [1]), "must be bool of shape"),
-        (lambda index, c: index.suggest_radius([[0, 1]], [True]), "mark both similar and other pairs"),
+        (lambda index, c: pairs_within(index, -1), "'radius' parameter must be an integer of at least 0"),
+        (lambda index, c: pairs_within(index, 8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
+        (lambda index, c: groups(index, 8, max_pairs=2), "at most max_pairs=2 pairs. Got more at radius 8"),
+        (
+            lambda index, c: suggest_radius(index, [[0, 9]], [True]),
+            "must have ids of items of the index. Got 9 instead",
+        ),
+        (lambda index, c: suggest_radius(index, [0, 1], [True]), r"must have shape \(n_pairs, 2\)"),
+        (lambda index, c: suggest_radius(index, [[0, 1]], [1]), "must be bool of shape"),
+        (lambda index, c: suggest_radius(index, [[0, 1]], [True]), "mark both similar and other pairs"),
     ],
 )
 def test_wrong_calls_are_refused_and_change_nothing(make, call, message):
@@ -190,6 +209,45 @@ def test_wrong_calls_are_refused_and_change_nothing(make, call, message):
     with pytest.raises(ValueError, match=message):
         call(index, codes[:2])
     assert (index.ids.tolist(), index.codes.tolist()) == ([0, 1, 2], codes.tolist())
+
+
+@every_index
+def test_an_index_learns_its_model_from_the_first_codes(make):
+    index, codes = make(), random_codes(4, 16)
+    assert index.model is None
+    index.add(Codes(codes, model="mine"))
+    assert index.model == index.codes.model == index.items()[1][1:].model == "mine"
+    with pytest.raises(ParameterError, match="Got other instead") as caught:
+        index.search(OTHER(codes), 1)
+    assert caught.value.parameter == "model"
+    index.add(codes, model="mine")
+    np.testing.assert_array_equal(index.search(MINE(codes), 2).ids, index.search(codes, 2, model="mine").ids)
+    assert evaluate(index, index.codes, y_queries=range(8), y_database=range(8), knn=None).map > 0.5
+    unknown = make(codes)
+    unknown.add(MINE(codes))  # which may be of the same model: nobody knows
+    assert unknown.model is None
+    assert len(unknown.search(OTHER(codes), 9).ids[0]) == 8
+
+
+@every_index
+def test_contains_items_and_next_ids(make):
+    codes = random_codes(3, 16)
+    index = make(codes, ids=[2, 5, 9])
+    assert index.contains([9, 4, 2]).tolist() == [True, False, True]
+    assert index.next_ids(2).tolist() == [10, 11]
+    ids, found = index.items()
+    assert (ids.tolist(), found.tolist()) == ([2, 5, 9], codes.tolist())
+
+
+@every_index
+def test_a_limited_radius_search_says_that_it_was_cut(make):
+    index = make(np.array([[0], [1], [3], [255]], np.uint8))
+    found = index.search_radius(np.array([[0], [255]], np.uint8), 2, limit=2)
+    assert [part.tolist() for part in found.ids] == [[0, 1], [3]]
+    assert (found.truncated.tolist(), found.truncated.dtype) == ([True, False], np.bool_)
+    assert not index.search_radius(np.array([[0]], np.uint8), 2, limit=3).truncated.any()
+    with pytest.raises(ParameterError, match="'limit' parameter must be an integer of at least 1 or None"):
+        index.search_radius(np.array([[0]], np.uint8), 2, limit=0)
 
 
 @every_index
@@ -211,7 +269,7 @@ def test_texts_of_growing_length_are_kept_in_the_order_of_their_code_points(make
     for i, code in zip(ids, codes, strict=True):
         index.add(code[None], ids=[i])
     assert index.ids.tolist() == sorted(ids)
-    assert index.search(codes[:1], 7)[1].dtype.kind == "U"
+    assert index.search(codes[:1], 7).ids.dtype.kind == "U"
     for wanted in rng.permutation(ids)[:3].tolist():
         index.remove([wanted])
         assert wanted not in index
@@ -221,7 +279,7 @@ def test_texts_of_growing_length_are_kept_in_the_order_of_their_code_points(make
 def test_pairs_of_many_items(make):
     """Against all distances of random codes with many duplicates, in several chunks."""
     codes = np.concatenate([random_codes(5000, 20, 1), random_codes(100, 3, 2).repeat(3, axis=1)])
-    distances, pairs = make(codes).pairs_within(2)
+    distances, pairs = pairs_within(make(codes), 2)
     truth = np.unpackbits(codes[:, None] ^ codes[None, -200:], axis=2).sum(axis=2) <= 2
     first, second = np.nonzero(truth)
     second += len(codes) - 200
@@ -234,12 +292,12 @@ def test_pairs_of_many_items(make):
 def test_suggested_radii(make):
     index = make(np.array([[0], [1], [3], [7], [255]], np.uint8))
     pairs, similar = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2]], np.array([True, True, False, False, True])
-    choice = index.suggest_radius(pairs, similar)
+    choice = suggest_radius(index, pairs, similar)
     assert (choice.radius, choice.precision, choice.recall) == (2, 1.0, 1.0)
-    assert index.suggest_radius(pairs, similar, precision=0.75).radius == 3
-    assert index.suggest_radius(pairs, similar, precision=0.5).radius == 8
+    assert suggest_radius(index, pairs, similar, precision=0.75).radius == 3
+    assert suggest_radius(index, pairs, similar, precision=0.5).radius == 8
     with pytest.raises(ValueError, match=r"must be reached at some radius. Got 0.9 instead; the best is 0.500"):
-        index.suggest_radius(pairs[2:], np.array([True, False, False]), precision=0.9)
+        suggest_radius(index, pairs[2:], np.array([True, False, False]), precision=0.9)
 
 
 def test_the_registry_names_each_class_once():
@@ -313,12 +371,12 @@ def test_the_number_of_threads_does_not_change_results(make):
 @every_index
 def test_several_threads_search_at_the_same_time(make):
     index, queries = make(random_codes(3000, 64, 1)), random_codes(20, 64, 2)
-    expected = index.search(queries, 30)[1].tolist()
+    expected = index.search(queries, 30).ids.tolist()
     start = threading.Barrier(4, timeout=300)
 
     def search():
         start.wait()
-        return index.search(queries, 30, n_jobs=1)[1].tolist()
+        return index.search(queries, 30, n_jobs=1).ids.tolist()
 
     assert at_once(*[search] * 4) == [expected] * 4
 
@@ -408,8 +466,8 @@ def test_search_sees_codes_added_after_a_search(make):
     index.search(query, 1)
     index.search_radius(query, 1)
     index.add(np.array([[0]], np.uint8))
-    assert index.search(query, 1)[1].tolist() == [[1]]
-    assert index.search_radius(query, 1)[1][0].tolist() == [1]
+    assert index.search(query, 1).ids.tolist() == [[1]]
+    assert index.search_radius(query, 1).ids[0].tolist() == [1]
 
 
 @every_index
@@ -454,7 +512,7 @@ def test_wrong_ids_are_refused_and_nothing_is_added(make, ids, message):
 def test_ids_up_to_the_largest_int64(make):
     largest = 2**63 - 1
     index = make(random_codes(1, 8), ids=[largest])
-    assert index.search(random_codes(1, 8), 1)[1].tolist() == [[largest]]
+    assert index.search(random_codes(1, 8), 1).ids.tolist() == [[largest]]
     with pytest.raises(ValueError, match="no int64 is left"):
         index.add(random_codes(1, 8))
     with pytest.raises(ValueError, match="'ids' parameter must be given together with 'codes'"):
@@ -476,7 +534,7 @@ def test_wrong_queries_are_refused(make, method, name, least):
             search(np.zeros((1, 8), np.uint8), wrong)
     with pytest.raises(ValueError, match="'n_jobs' parameter"):
         search(np.zeros((1, 8), np.uint8), 1, n_jobs=0)
-    assert len(search(np.zeros((1, 8), np.uint8), np.int32(2))[0]) == 1
+    assert len(search(np.zeros((1, 8), np.uint8), np.int32(2)).ids) == 1
 
 
 @every_index
@@ -495,7 +553,7 @@ def test_save_and_load(tmp_path, make, n):
     index = make(random_codes(n, 20), ids=range(10 * n, 0, -10)) if n else make()
     path = tmp_path / "codes.index"
     index.save(path)
-    for load in (make.load, index_module.load):
+    for load in (make.load, load_index):
         loaded = load(path)
         assert type(loaded) is make
         assert loaded.n_bytes == index.n_bytes
@@ -503,37 +561,3 @@ def test_save_and_load(tmp_path, make, n):
         np.testing.assert_array_equal(loaded.ids, index.ids)
         loaded.add(np.zeros((1, index.n_bytes or 3), np.uint8))
         assert len(loaded) == len(index) + 1
-
-
-GOOD = {"codes": np.zeros((2, 1), np.uint8), "ids": np.arange(2)}
-
-
-@every_class
-@pytest.mark.parametrize(
-    ("header", "arrays", "message"),
-    [
-        ({"index": "Other"}, {}, "type.* Got 'Other' instead"),
-        ({"index": ["Other"]}, {}, "type"),
-        ({"n": 3}, {}, r"header says.* = \(3, 1\). Got \(2, 1\) instead"),
-        ({}, {"ids": np.array([1, 1])}, "duplicates"),
-        ({}, {"ids": np.arange(3)}, "one id per code"),
-        ({}, {"codes": np.zeros((2, 1), np.int8)}, "dtype uint8"),
-        ({}, {"more": np.arange(2)}, "must have the arrays .* Got .*'more'"),
-    ],
-)
-def test_inconsistent_files_are_refused(tmp_path, make, header, arrays, message):
-    path = tmp_path / "codes.index"
-    good = {"index": make.__name__, "n": 2, "n_bytes": 1}
-    modelfile.write(path, kind="index", header=good, arrays=GOOD)
-    assert len(index_module.load(path)) == 2
-    modelfile.write(path, kind="index", header=good | header, arrays=GOOD | arrays)
-    for load in (make.load, index_module.load):
-        with pytest.raises(modelfile.ModelFileError, match=message) as caught:
-            load(path)
-        assert str(caught.value).startswith(f"{path}: ")
-
-
-def test_a_file_of_another_kind_is_refused(tmp_path):
-    modelfile.write(tmp_path / "model", kind="encoder", header={}, arrays={})
-    with pytest.raises(modelfile.ModelFileError, match=r"kind 'index'\. Got 'encoder'"):
-        index_module.load(tmp_path / "model")

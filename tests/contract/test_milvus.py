@@ -66,7 +66,7 @@ def test_texts_with_characters_that_mean_something_in_a_filter(url, client, coll
         index.add(random_codes(len(ids)), ids=ids)
         assert index.ids.tolist() == sorted(ids)
         assert all(i in index for i in ids)
-        assert index.search(random_codes(1), 99, allowed=ids[3:])[1].shape == (1, len(ids) - 3)
+        assert index.search(random_codes(1), 99, allowed=ids[3:]).ids.shape == (1, len(ids) - 3)
         rows = client.query(collection, filter='id == "日本"', output_fields=["code"], consistency_level="Strong")
         assert rows[0]["code"] == [bytes(random_codes(len(ids))[11])]
         assert index.remove(ids) == len(ids)
@@ -84,7 +84,7 @@ def test_more_items_than_milvus_returns(url):
         assert_equal(index.search(queries, 7), truth.search(queries, 7))
         assert_equal(index.search(queries, 17_000), truth.search(queries, 17_000))
         assert_equal(index.search(queries, 7, allowed=range(17_000)), truth.search(queries, 7, allowed=range(17_000)))
-        assert_equal(index.search_radius(queries, 0)[1], truth.search_radius(queries, 0)[1])
+        assert_equal(index.search_radius(queries, 0).ids, truth.search_radius(queries, 0).ids)
 
 
 def test_an_approximate_index_is_searched_as_a_whole_unless_that_is_asked_for(url, client, collection):
@@ -100,7 +100,7 @@ def test_an_approximate_index_is_searched_as_a_whole_unless_that_is_asked_for(ur
             assert row.tolist() == np.bitwise_count(codes[found] ^ queries[q]).sum(axis=1).tolist()
     with connect(url) as exact:
         assert_equal(exact.search(queries, 10), truth.search(queries, 10))
-        assert_equal(exact.search_radius(queries, 20)[1], truth.search_radius(queries, 20)[1])
+        assert_equal(exact.search_radius(queries, 20).ids, truth.search_radius(queries, 20).ids)
 
 
 def test_clients_see_each_others_changes_and_never_make_two_items_with_one_id(url):

@@ -88,9 +88,9 @@ def test_the_table_is_an_ordinary_one(url, table, sql):
         ]
         sql(f"CREATE TABLE photos_{table} AS SELECT id, id = 'B' AS is_large FROM {table}")
         large = [i for (i,) in sql(f"SELECT id FROM photos_{table} WHERE is_large")]
-        assert index.search(np.array([[7, 255]], np.uint8), 9, allowed=large)[1].tolist() == [["B"]]
+        assert index.search(np.array([[7, 255]], np.uint8), 9, allowed=large).ids.tolist() == [["B"]]
         sql(f"INSERT INTO {table} VALUES ('of another program', X'0000')")
-        assert index.search(np.zeros((1, 2), np.uint8), 1)[1].tolist() == [["of another program"]]
+        assert index.search(np.zeros((1, 2), np.uint8), 1).ids.tolist() == [["of another program"]]
 
 
 def test_texts_with_characters_that_mean_something_in_sql(url):
@@ -100,7 +100,7 @@ def test_texts_with_characters_that_mean_something_in_sql(url):
         assert index.ids.tolist() == sorted(ids)
         assert all(i in index for i in ids)
         for i, code in zip(ids, random_codes(len(ids)), strict=True):
-            assert index.search(code[None], 9, allowed=[i])[1].tolist() == [[i]]
+            assert index.search(code[None], 9, allowed=[i]).ids.tolist() == [[i]]
         assert index.remove(ids) == len(ids)
 
 
@@ -110,7 +110,7 @@ def test_a_change_that_fails_half_way_changes_nothing(url, table, sql):
         sql(f"ALTER TABLE {table} ADD CHECK (id < 6)")
         before = content(index)
         with pytest.raises(EngineError, match=f"{table}_id_check") as caught:
-            index.update(random_codes(5, seed=1), ids=[1, 2, 3, 4, 6], insert=True)
+            index.add(random_codes(5, seed=1), ids=[1, 2, 3, 4, 6], replace=True)
         assert str(caught.value).startswith("postgresql://postgres@127.0.0.1")
         assert "\n" not in str(caught.value)
         assert content(index) == before
@@ -200,9 +200,9 @@ def test_an_approximate_index_is_used_only_where_it_is_asked_for(url, table, sql
         for q, (row, found) in enumerate(zip(distances, ids, strict=True)):
             assert row.tolist() == np.bitwise_count(codes[found] ^ queries[q]).sum(axis=1).tolist()
             assert len(set(found.tolist())) == 10
-        assert approximate.search(queries[:2], 3, allowed=[5, 6, 7])[0].shape == (2, 3)
+        assert approximate.search(queries[:2], 3, allowed=[5, 6, 7]).distances.shape == (2, 3)
         np.testing.assert_array_equal(
-            approximate.search_radius(queries, 0)[1][3], truth.search_radius(queries, 0)[1][3]
+            approximate.search_radius(queries, 0).ids[3], truth.search_radius(queries, 0).ids[3]
         )
     used = scans()
     assert used[0][0] > 0
@@ -218,7 +218,7 @@ def test_an_approximate_index_of_a_table_without_items_is_built_later(url, table
 
     with connect(url, n_bits=64, search="hnsw") as index:
         index.add(random_codes(20))
-        assert (count(), index.search(random_codes(1), 1)[1].tolist()) == (0, [[0]])
+        assert (count(), index.search(random_codes(1), 1).ids.tolist()) == (0, [[0]])
     connect(url, search="hnsw").close()
     assert count() == 1
 

@@ -26,13 +26,13 @@ CODES = np.arange(14, dtype=np.uint8).reshape(7, 2)
 
 def saved_folders():
     """The files of small indexes: integers in order, texts out of order; both with removed items and features."""
-    from hashgrove.index import FlatIndex, MultiIndex, load
+    from hashgrove.index import FlatIndex, MultiIndex, load_index
 
     for make, ids in ((FlatIndex, range(7)), (MultiIndex, ["d", "é", "b", "long name of a picture", "c", "a", "e"])):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "index"
             make(CODES[:3], ids=list(ids)[:3], model="m").save(folder)
-            with load(folder, writable=True) as index:
+            with load_index(folder, writable=True) as index:
                 index.add(CODES[3:], ids=list(ids)[3:])
                 index.remove(list(ids)[1:3])
                 index.keep_features(np.linspace(-1, 1, 7 * 3).reshape(7, 3), ids=list(ids))
@@ -93,9 +93,9 @@ def unpacked(path):
 
 def search_folder(path):
     """Everything that a reader of an index does."""
-    from hashgrove.index import Rerank, load
+    from hashgrove.index import Rerank, load_index
 
-    index = load(unpacked(path))
+    index = load_index(unpacked(path))
     assert index.refresh() is False
     assert len(index.codes) == len(index.ids) == len(index)
     if index.n_bytes is None:
@@ -111,13 +111,13 @@ def search_folder(path):
 
 def change_folder(path):
     """Everything that a writer does; afterwards the folder must be readable."""
-    from hashgrove.index import load
+    from hashgrove.index import load_index
 
     folder = unpacked(path)
-    with load(folder, writable=True) as index:
+    with load_index(folder, writable=True) as index:
         new = ["new", "a name of more than sixteen bytes"] if index.ids.dtype.kind == "U" else [-5, 10**15]
         codes = np.ones((2, index.n_bytes or 1), np.uint8)
-        index.update(codes, ids=new, insert=True)
+        index.add(codes, ids=new, replace=True)
         index.remove(index.ids[:1])
         kept = index.features
         if kept is not None:
@@ -125,4 +125,4 @@ def change_folder(path):
         before = index.ids.tolist()
         index.compact()
         assert index.ids.tolist() == before
-    assert load(folder).ids.tolist() == before
+    assert load_index(folder).ids.tolist() == before

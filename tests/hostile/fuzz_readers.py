@@ -218,18 +218,6 @@ def read_extractor(path):
     load_extractor(path)
 
 
-def index_seeds():
-    return signed_seeds([FORMAT1 / "flat.index"], "index")
-
-
-def read_index(path):
-    from hashgrove import index
-
-    found = index.load(path)
-    if found.n_bytes is not None:
-        found.search(np.zeros((1, found.n_bytes), np.uint8), 3, n_jobs=1)
-
-
 def folder_seeds():
     return fuzz_folders.folder_seeds(signed_seeds)
 
@@ -284,7 +272,6 @@ READERS = {
     "hasher": Reader(hasher_seeds, ".hashgrove", (read_hasher,)),
     "checkpoint": Reader(checkpoint_seeds, ".run", (read_checkpoint,)),
     "features": Reader(features_seeds, ".features", (read_extractor,)),
-    "index": Reader(index_seeds, ".index", (read_index,)),
     "folder": Reader(folder_seeds, ".zip", (fuzz_folders.search_folder, fuzz_folders.change_folder)),
     "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
     "image": Reader(fuzz_images.image_seeds, ".image", (fuzz_images.read_one,), fuzz_images.memory_of_pixels),

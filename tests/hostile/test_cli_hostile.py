@@ -16,7 +16,7 @@ from PIL import Image
 from command import call, fails
 from hashgrove import FlatIndex
 from hashgrove.cli.page import write_page
-from hashgrove.index import load
+from hashgrove.index import load_index
 
 CODES = np.array([[0], [1], [3], [7]], np.uint8)
 NAMES = ["a\x1b[2Jb", 'comma, "quote"', "line\nbreak\rand\u2028more", "turned \u202e round"]
@@ -87,7 +87,7 @@ def test_a_pipe_beside_a_file_is_no_list_of_names(folder):
     os.mkfifo("queries.names.txt")
     command = [sys.executable, "-m", "hashgrove", "index", "build", "queries.npy", "-o", "new.hgi"]
     subprocess.run(command, cwd=folder, timeout=300, check=True, capture_output=True)
-    assert load("new.hgi").ids.tolist() == [0, 1, 2, 3]
+    assert load_index("new.hgi").ids.tolist() == [0, 1, 2, 3]
 
 
 def test_names_on_a_page_are_text(tmp_path):

@@ -61,7 +61,7 @@ def refused(use, path, match):
 def test_texts_that_are_none(folder, ids, writable):
     save(folder, ["a", "b", "c"])
     sign(folder, "ids-1.bin", np.array(ids, "S16").tobytes())
-    with indexes.load(folder, writable=writable) as index:
+    with indexes.load_index(folder, writable=writable) as index:
         for use in (lambda: index.ids, lambda: index.search(CODES, 1), lambda: index.add(CODES[:1], ids=["d"])):
             refused(use, folder / "ids-1.bin", "damaged: its ids must be texts")
 
@@ -70,15 +70,15 @@ def test_texts_that_are_none(folder, ids, writable):
 def test_ids_out_of_order(folder, ids):
     save(folder, [1, 2, 3])
     sign(folder, "ids-1.bin", np.array(ids, "<i8").tobytes())
-    refused(lambda: indexes.load(folder).ids, folder / "ids-1.bin", "damaged: its ids must ascend")
+    refused(lambda: indexes.load_index(folder).ids, folder / "ids-1.bin", "damaged: its ids must ascend")
 
 
 def test_ids_out_of_order_behind_those_that_were_verified(folder):
     """The first id of an addition is compared with the last one before it."""
     save(folder, [1, 2, 3])
-    reader = indexes.load(folder)
+    reader = indexes.load_index(folder)
     assert reader.ids.tolist() == [1, 2, 3]
-    with indexes.load(folder, writable=True) as index:
+    with indexes.load_index(folder, writable=True) as index:
         index.add(CODES[:1], ids=[4])
     sign(folder, "ids-1.bin", np.array([1, 2, 3, 0], "<i8").tobytes())
     assert reader.refresh()
@@ -87,12 +87,12 @@ def test_ids_out_of_order_behind_those_that_were_verified(folder):
 
 def test_an_id_twice(folder):
     save(folder, [1, 2, 3])
-    with indexes.load(folder, writable=True) as index:
+    with indexes.load_index(folder, writable=True) as index:
         index.update(CODES[:1], ids=[2])
         assert index.ids.tolist() == [1, 2, 3]
-    assert indexes.load(folder).ids.tolist() == [1, 2, 3]
+    assert indexes.load_index(folder).ids.tolist() == [1, 2, 3]
     sign(folder, "removed-1.bin", np.array([0], "<i8").tobytes())  # and not the first of the two rows with the id 2
-    refused(lambda: indexes.load(folder), folder / "ids-1.bin", "damaged: an id must not occur twice")
+    refused(lambda: indexes.load_index(folder), folder / "ids-1.bin", "damaged: an id must not occur twice")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_an_id_twice(folder):
 )
 def test_features_that_are_none(folder, change):
     save(folder, [1, 2, 3])
-    with indexes.load(folder, writable=True) as index:
+    with indexes.load_index(folder, writable=True) as index:
         index.keep_features(np.ones((3, 4)))
     path = folder / "features.hashgrove"
     header, arrays = modelfile.read(path, kind="index")
     modelfile.write(path, kind="index", header=header, arrays=arrays | change)
-    index = indexes.load(folder)
+    index = indexes.load_index(folder)
     refused(lambda: index.search(CODES, 1, rerank=Rerank(), features=np.ones((3, 4))), path, "must hold the features")
 
 
@@ -129,9 +129,9 @@ def test_another_format_is_named_in_one_short_line(folder, version):
     save(folder, [1, 2, 3])
     set_values(folder, format=version)
     path = folder / "manifest.json"
-    refused(lambda: indexes.load(folder), path, "format version must be 2")
+    refused(lambda: indexes.load_index(folder), path, "format version must be 1")
     with pytest.raises(ModelFileError) as caught:
-        indexes.load(folder)
+        indexes.load_index(folder)
     assert len(str(caught.value)) < len(str(path)) + 300
 
 
@@ -157,12 +157,12 @@ def test_only_files_are_written_to(folder, tmp_path, name, kind):
     else:
         path.symlink_to(outside)
     before = outside.read_bytes() if kind == "link" else None
-    for write in (lambda: indexes.load(folder, writable=True), lambda: FlatIndex(CODES).save(folder)):
+    for write in (lambda: indexes.load_index(folder, writable=True), lambda: FlatIndex(CODES).save(folder)):
         with pytest.raises(FileError, match="index") as caught:
             write()
         assert "\n" not in str(caught.value)
     assert (outside.read_bytes() if outside.exists() else None) == before
     if kind == "link":
-        assert indexes.load(folder).ids.tolist() == [1, 2, 3]
+        assert indexes.load_index(folder).ids.tolist() == [1, 2, 3]
     if kind == "pipe":
         os.close(reading)

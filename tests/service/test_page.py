@@ -60,7 +60,7 @@ def found(page):
 
 def nearest(collection, code, k, *, but=None):
     """The ids of the nearest items, which the page must show."""
-    ids = collection.index.search(code[None], k + 1)[1][0].tolist()
+    ids = collection.index.search(code[None], k + 1).ids[0].tolist()
     return [id_ for id_ in ids if id_ != but][:k]
 
 

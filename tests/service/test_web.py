@@ -12,8 +12,7 @@ from PIL import Image
 
 from hashgrove import FlatIndex, evaluate, hamming
 from hashgrove import load as load_model
-from hashgrove.index import Rerank
-from hashgrove.index import load as load_index
+from hashgrove.index import Rerank, load_index
 from hashgrove.web.collection import Collection
 from hashgrove.web.schemas import SearchOptions, SearchRequest
 from web_service import N_BITS, N_ITEMS, build_digits, error_of, open_digits, served
@@ -209,7 +208,7 @@ def test_rerank_and_weights_give_what_the_index_gives(client, digits, index):
     found, shown = found_by(search(client, features=[X[0].tolist()], k=5, rerank=True))
     assert found == ids[0].tolist()
     assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)
-    distances, ids = index.search_weighted(codes, np.abs(encoder.scores(X[:1])), 5)
+    distances, ids = index.search(codes, 5, weights=np.abs(encoder.scores(X[:1])))
     found, shown = found_by(search(client, features=[X[0].tolist()], k=5, weights=True))
     assert found == ids[0].tolist()
     assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)

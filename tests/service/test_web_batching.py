@@ -57,7 +57,7 @@ def alone(index, query):
     if query.features is not None:
         return index.search(query.codes, query.k, rerank=Rerank(), features=query.features)
     if query.weights is not None:
-        return index.search_weighted(query.codes, query.weights, query.k)
+        return index.search(query.codes, query.k, weights=query.weights)
     return index.search(query.codes, query.k, allowed=query.allowed)
 
 

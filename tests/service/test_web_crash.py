@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException
 import numpy as np
 
 from hashgrove import FlatIndex
-from hashgrove.index import load
+from hashgrove.index import load_index
 from paths import TESTS
 
 ROUNDS, WRITERS = 50, 3
@@ -63,7 +63,7 @@ class Writer(threading.Thread):
 
 def check(folder, expected, unsure):
     """Every acknowledged change is on disk; what was not acknowledged may be or not."""
-    index = load(folder)
+    index = load_index(folder)
     found = {id_: code.tobytes().hex() for id_, code in zip(index.ids.tolist(), index.codes, strict=True)}
     sure = {id_: code for id_, code in found.items() if id_ not in unsure}
     assert sure == {id_: code for id_, code in expected.items() if id_ not in unsure}

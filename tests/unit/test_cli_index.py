@@ -66,7 +66,7 @@ def test_codes_build_search_change(capsys, folder):
     assert err == "Removed 2 items; codes.hgi has 98 now\n"
     _, err = done(capsys, "index", "add", "codes.hgi", "queries.npy")
     assert err == "Added 20 items; codes.hgi has 118 now\n"
-    assert 119 in indexes.load("codes.hgi")
+    assert 119 in indexes.load_index("codes.hgi")
     fails(capsys, "index", "remove", "codes.hgi", "3", code=1, match="must have ids of items of the index. Got 3")
     done(capsys, "index", "remove", "codes.hgi", "3", "--missing-ok")
     fails(capsys, "index", "remove", "codes.hgi", "three", code=1, match="ids of the index are integers")
@@ -187,7 +187,7 @@ def test_an_index_where_a_file_of_codes_is_expected(capsys, folder):
 def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folder):
     """Files of codes do not say which model made them, so --model must."""
     done(capsys, "index", "build", "codes.npy", "--model", "model.hashgrove", "-o", "codes.hgi")
-    assert indexes.load("codes.hgi").model is not None
+    assert indexes.load_index("codes.hgi").model is not None
     refused = "Got packed codes; give --model, the model of them"
     fails(capsys, "search", "codes.hgi", "queries.npy", code=1, match=refused)
     fails(capsys, "index", "add", "codes.hgi", "queries.npy", code=1, match=refused)

@@ -49,7 +49,7 @@ def test_push_sends_what_is_missing_or_different_and_pull_gets_all_of_it_back(ca
     assert (folder / "back.txt").read_text() == "mine\n" + (folder / "ids.txt").read_text()
     np.testing.assert_array_equal(np.load("back.npy")[1:], np.load("codes.npy"))
     done(capsys, "pull", url, "-o", "back.hgi")
-    assert indexes.load("back.hgi").ids.tolist() == (folder / "back.txt").read_text().splitlines()
+    assert indexes.load_index("back.hgi").ids.tolist() == (folder / "back.txt").read_text().splitlines()
 
 
 def test_integers_and_models_go_there_and_come_back(capsys, folder):
@@ -60,7 +60,7 @@ def test_integers_and_models_go_there_and_come_back(capsys, folder):
     np.save("X.npy", hasher.transform(X))
     done(capsys, "push", "X.npy", "--model", "model.hashgrove", "--to", "sqlite:///a.db")
     done(capsys, "pull", "sqlite:///a.db", "-o", "a.hgi")
-    index = indexes.load("a.hgi")
+    index = indexes.load_index("a.hgi")
     assert (index.model, index.ids.tolist()) == (hasher.encoder_.digest, list(range(50)))
     done(capsys, "push", "a.hgi", "--to", "duckdb:///b.db")
     with connect("duckdb:///b.db") as copy:

@@ -45,8 +45,8 @@ def test_few_queries_divide_up_the_database(monkeypatch):
     monkeypatch.setattr("hashgrove.index.flat.MIN_SLICE", 9_000)
     for n_jobs in (2, 3, 4):
         distances, ids = index.search(queries, 100, n_jobs=n_jobs)
-        assert (distances == expected[0]).all()
-        assert (ids == expected[1]).all()
+        assert (distances == expected.distances).all()
+        assert (ids == expected.ids).all()
 
 
 def test_columns_follow_the_codes():

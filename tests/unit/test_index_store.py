@@ -23,10 +23,9 @@ from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
 from index_writer import codes_of, content, killed
 from makers import random_codes
-from paths import FORMAT1, TESTS
+from paths import TESTS
 
 WRITER = TESTS / "index_writer.py"
-FORMAT_1 = FORMAT1 / "flat.index"
 every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
 
 
@@ -42,7 +41,7 @@ def test_what_has_returned_survives_a_kill(tmp_path, part):
     for run in range(10):
         n_done, seconds = pauses.randint(1, 4), pauses.uniform(0, 0.1)
         possible = killed(folder, items, seed=100 * part + run, n_done=n_done, seconds=seconds)
-        with indexes.load(folder, writable=True) as index:
+        with indexes.load_index(folder, writable=True) as index:
             found = content(index)
             assert found in possible
             distances, ids = index.search(codes_of([7], 3), 5)
@@ -60,12 +59,12 @@ def test_readers_see_whole_changes_while_another_process_writes(tmp_path):
     sizes, errors = set(), []
 
     def watch():
-        index = indexes.load(folder)
+        index = indexes.load_index(folder)
         stop = time.monotonic() + 600  # only if something is wrong
         while len(sizes) < 8 and time.monotonic() < stop:
             try:
                 index.refresh()
-                ids, codes = index._contents()
+                ids, codes = index.items()
                 sizes.add(len(ids))
                 parts = codes.view("<u4").reshape(-1, 2) if len(ids) else np.zeros((0, 2), int)
                 distances, found = index.search(codes[:3], 2) if len(ids) else (np.zeros((0, 1)), ids)
@@ -100,7 +99,7 @@ def test_a_reader_keeps_its_moment_until_it_refreshes(tmp_path, make):
         assert content(reader) == before
         writer.compact()
         assert content(reader) == before
-        assert reader.search(random_codes(2), 3)[1][0, 0] == 0
+        assert reader.search(random_codes(2), 3).ids[0, 0] == 0
         now = content(writer)
         assert not writer.refresh()
     assert reader.refresh()
@@ -120,7 +119,7 @@ def test_one_writer_at_a_time(tmp_path, make):
         writer.add(random_codes(1))
     with pytest.raises(ValueError, match="must not be closed when it is compacted"):
         writer.compact()
-    assert len(writer.search(random_codes(1), 3)[1][0]) == 3
+    assert len(writer.search(random_codes(1), 3).ids[0]) == 3
     make.load(folder, writable=True).close()
 
 
@@ -157,16 +156,16 @@ def test_ids_out_of_order_are_sorted_until_the_index_is_compacted(tmp_path, ids)
     order, ids = rng.permutation(100), np.array(ids)
     with FlatIndex.load(folder, writable=True) as index:
         for part in np.array_split(order, 4):
-            index.add(codes[part], ids=ids[part])
+            index.add(codes[part], ids=ids[part], model="m")
         index.remove(ids[:3])
-        index.update(codes[:2], ids=ids[5:7])
+        index.update(codes[:2], ids=ids[5:7], model="m")
         truth = content(index)
         assert not Manifest.read(folder).ordered
         assert content(FlatIndex.load(folder)) == truth
         index.compact()
         assert Manifest.read(folder).ordered
         assert Manifest.read(folder).n_removed == 0
-        index.add(codes[:1], ids=ids[:1])
+        index.add(codes[:1], ids=ids[:1], model="m")
         index.remove(ids[:1])
         assert content(index) == truth
     loaded = FlatIndex.load(folder)
@@ -181,23 +180,20 @@ def test_copies_and_pickles_are_in_memory(tmp_path):
     assert len(MultiIndex.load(tmp_path / "index")) == 100
 
 
-def test_an_index_file_of_format_1_can_be_replaced(tmp_path):
-    path = tmp_path / "old.index"
-    shutil.copy(FORMAT_1, path)
-    index = indexes.load(path)
-    with pytest.raises(ValueError, match="must be a folder to be writable"):
-        indexes.load(path, writable=True)
-    index.save(path)
-    assert content(indexes.load(path)) == content(FlatIndex.load(FORMAT_1))
+def test_only_an_index_is_replaced_or_loaded(tmp_path):
+    index = FlatIndex(random_codes(3))
+    index.save(tmp_path / "an.index")
     (tmp_path / "notes.txt").write_text("mine")
     for taken in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(FileError, match="must be an index, or not exist"):
             index.save(taken)
     with pytest.raises(FileNotFoundError, match="must be the folder of an index"):
-        indexes.load(tmp_path / "none")
+        indexes.load_index(tmp_path / "none")
+    with pytest.raises(FileError, match="must be the folder of an index"):
+        indexes.load_index(tmp_path / "notes.txt")
     with pytest.raises(FileError, match="cannot be written"):
         index.save(tmp_path / "no" / "folder")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "old.index"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["an.index", "notes.txt"]
 
 
 @every_class
@@ -221,7 +217,7 @@ def test_damaged_files_are_refused(tmp_path, make, ids, damage):
             if damage == "remove":
                 (folder / name).unlink()
             with pytest.raises((ModelFileError, FileError)) as caught:
-                indexes.load(folder).search(random_codes(1), 1)
+                indexes.load_index(folder).search(random_codes(1), 1)
             assert name in str(caught.value) or damage == "remove"
             assert "\n" not in str(caught.value)
             shutil.rmtree(folder)
@@ -242,7 +238,7 @@ def test_manifests_with_a_right_checksum_are_checked_all_the_same(tmp_path, chan
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     (folder / "manifest.json").write_text(json.dumps({"hashgrove-index": values, "sha256": digest}))
     with pytest.raises(ModelFileError):
-        indexes.load(folder).search(random_codes(1), 1)
+        indexes.load_index(folder).search(random_codes(1), 1)
 
 
 def test_what_was_verified_is_not_read_again(tmp_path, monkeypatch):

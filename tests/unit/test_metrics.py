@@ -413,7 +413,7 @@ def test_labels_by_id(ids):
     ids, more = list(ids), "none" if isinstance(ids, list) else 7
     order = np.argsort(ids)
     truth = evaluate(codes[order], codes[:5], y_queries=y[:5], y_database=y[order]).to_dict()
-    index = Named(codes[order], sorted(ids))
+    index = FlatIndex(codes[order], ids=sorted(ids))
     by_id = {more: 99} | {item: int(label) for item, label in zip(ids, y, strict=True)}
     assert evaluate(index, codes[:5], y_queries=y[:5], y_database=by_id, knn=None).map == truth["map"]
     arrays = np.array([more, *ids]), np.array([99, *y])
@@ -424,18 +424,6 @@ def test_labels_by_id(ids):
     by_rows = evaluate(codes[order], codes[:5], y_queries=tags[:5], y_database=tags[order])
     for form in (tags, sparse.csr_array(tags)):
         assert evaluate(index, codes[:5], y_queries=tags[:5], y_database=form, ids=ids).map == by_rows.map
-
-
-class Named(FlatIndex):
-    """A stand-in for an index with ids of any type: its codes and ids are as given."""
-
-    def __init__(self, codes, ids):
-        super().__init__(codes)
-        self.names = np.array(ids)
-
-    @property
-    def ids(self):
-        return self.names
 
 
 def test_labels_by_id_of_packed_codes_are_labels_by_row():

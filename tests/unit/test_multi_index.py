@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from hashgrove.codes import as_words, pack
-from hashgrove.index import FlatIndex, MultiIndex, build
+from hashgrove.index import FlatIndex, MultiIndex, build_index
 from hashgrove.index.multi_index import first_alive
 from hashgrove.index.tables import (
     Tables,
@@ -137,7 +137,7 @@ def test_removed_items_and_new_ones_at_the_end_need_no_new_tables():
             index.remove(gone)
             index.add(clustered(30, 32, seed=step))
         assert_same(multi.search(queries, 40), flat.search(queries, 40))
-        assert_same(*(np.concatenate(index.search_radius(queries, 3)[1])[None] for index in (multi, flat)))
+        assert_same(*(np.concatenate(index.search_radius(queries, 3).ids)[None] for index in (multi, flat)))
         assert multi._prepared.tables is tables
     for index in (multi, flat):
         index.add(clustered(2000, 32, seed=9))
@@ -160,12 +160,12 @@ def test_tables_are_built_when_they_pay():
 
 def test_build_chooses_by_what_a_query_costs():
     uniform, near = random_codes(2**16, 64), clustered(2**16, 64, noise=0.01)
-    assert type(build(uniform)) is FlatIndex
-    assert type(build(near)) is MultiIndex
-    assert type(build(near[:1000])) is FlatIndex
-    assert type(build(uniform, radius=2)) is MultiIndex
-    assert type(build(uniform, radius=20)) is FlatIndex
-    assert type(build(uniform, k=1, queries=uniform[:50])) is MultiIndex
-    chosen = build(near, ids=np.arange(2**16)[::-1], model="m")
+    assert type(build_index(uniform)) is FlatIndex
+    assert type(build_index(near)) is MultiIndex
+    assert type(build_index(near[:1000])) is FlatIndex
+    assert type(build_index(uniform, radius=2)) is MultiIndex
+    assert type(build_index(uniform, radius=20)) is FlatIndex
+    assert type(build_index(uniform, k=1, queries=uniform[:50])) is MultiIndex
+    chosen = build_index(near, ids=np.arange(2**16)[::-1], model="m")
     assert (chosen.model, chosen.ids[0]) == ("m", 0)
-    assert_same(chosen.search(near[:3], 5), FlatIndex(near[::-1]).search(near[:3], 5))
+    assert_same(chosen.search(near[:3], 5, model="m"), FlatIndex(near[::-1]).search(near[:3], 5))

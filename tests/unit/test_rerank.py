@@ -53,19 +53,19 @@ def test_results_are_the_best_of_the_candidates(make, metric, k, oversample, max
 def test_features_may_be_mapped_have_their_own_ids_or_one_byte(tmp_path):
     np.save(tmp_path / "X.npy", X)
     index = FlatIndex(CODES)
-    truth = index.search(QUERIES, 5, rerank=Rerank(X), features=Q)[1]
+    truth = index.search(QUERIES, 5, rerank=Rerank(X), features=Q).ids
     order = RNG.permutation(400)
     for rerank in (Rerank(np.load(tmp_path / "X.npy", mmap_mode="r")), Rerank(X[order], ids=order)):
-        np.testing.assert_array_equal(index.search(QUERIES, 5, rerank=rerank, features=Q)[1], truth)
-    rounded = index.search(QUERIES, 5, rerank=Rerank(Int8Rows.of(X)), features=Q)[1]
+        np.testing.assert_array_equal(index.search(QUERIES, 5, rerank=rerank, features=Q).ids, truth)
+    rounded = index.search(QUERIES, 5, rerank=Rerank(Int8Rows.of(X)), features=Q).ids
     assert np.mean([len(set(a) & set(b)) for a, b in zip(rounded.tolist(), truth.tolist(), strict=True)]) > 4.8
     names = [f"item {i}" for i in range(400)]
-    named = FlatIndex(CODES, ids=names).search(QUERIES, 5, rerank=Rerank(X, ids=names), features=Q)[1]
+    named = FlatIndex(CODES, ids=names).search(QUERIES, 5, rerank=Rerank(X, ids=names), features=Q).ids
     assert named.shape == truth.shape
     allowed = np.arange(0, 400, 3)
-    some = index.search(QUERIES, 5, rerank=Rerank(X), features=Q, allowed=allowed)[1]
+    some = index.search(QUERIES, 5, rerank=Rerank(X), features=Q, allowed=allowed).ids
     assert np.isin(some, allowed).all()
-    assert index.search(QUERIES[:0], 5, rerank=Rerank(X), features=Q[:0])[1].shape == (0, 5)
+    assert index.search(QUERIES[:0], 5, rerank=Rerank(X), features=Q[:0]).ids.shape == (0, 5)
 
 
 @pytest.mark.parametrize("ids", [None, [f"é{i}" for i in range(400)]])
@@ -73,24 +73,24 @@ def test_an_index_keeps_features(tmp_path, ids):
     index = FlatIndex(CODES, ids=ids)
     assert index.features is None
     index.keep_features(X if ids is None else X[np.argsort(ids)])
-    truth = index.search(QUERIES, 5, rerank=Rerank(), features=Q)[1]
+    truth = index.search(QUERIES, 5, rerank=Rerank(), features=Q).ids
     index.save(tmp_path / "index")
-    loaded = indexes.load(tmp_path / "index")
-    np.testing.assert_array_equal(loaded.search(QUERIES, 5, rerank=Rerank(), features=Q)[1], truth)
-    with indexes.load(tmp_path / "index", writable=True) as writer:
+    loaded = indexes.load_index(tmp_path / "index")
+    np.testing.assert_array_equal(loaded.search(QUERIES, 5, rerank=Rerank(), features=Q).ids, truth)
+    with indexes.load_index(tmp_path / "index", writable=True) as writer:
         new = [1000] if ids is None else ["new"]
         writer.add(QUERIES[:1], ids=new)
         with pytest.raises(ValueError, match="must have features of all items"):
             writer.search(QUERIES[:1], 3, rerank=Rerank(), features=Q[:1])
         writer.keep_features(Q[:1], ids=new)
-    found = indexes.load(tmp_path / "index").search(QUERIES[:1], 3, rerank=Rerank(), features=Q[:1])[1]
+    found = indexes.load_index(tmp_path / "index").search(QUERIES[:1], 3, rerank=Rerank(), features=Q[:1]).ids
     assert found[0, 0] == new[0]
     path = tmp_path / "index" / "features.hashgrove"
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
     with pytest.raises(ModelFileError, match=r"features\.hashgrove: damaged"):
-        _ = indexes.load(tmp_path / "index").features
+        _ = indexes.load_index(tmp_path / "index").features
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_codes_of_another_model_are_refused(tmp_path):
     HASHER.save(tmp_path / "model")
     assert hashgrove.load(tmp_path / "model").digest == HASHER.digest == index.model != other.digest
     index.save(tmp_path / "index")
-    assert indexes.load(tmp_path / "index").model == HASHER.digest
+    assert indexes.load_index(tmp_path / "index").model == HASHER.digest

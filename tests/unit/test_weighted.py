@@ -22,7 +22,7 @@ def test_search_against_sums_over_bits(n_bits):
     codes, queries, weights = problem(n_bits)
     ids = np.random.default_rng(1).permutation(10_000)[: len(codes)]
     index = FlatIndex(codes, ids=ids)
-    distances, found = index.search_weighted(queries, weights, 30)
+    distances, found = index.search(queries, 30, weights=weights)
     assert distances.dtype == np.float32
     for q in range(len(queries)):
         expected = naive.weighted_distances(queries[q], weights[q], index.codes)
@@ -40,17 +40,17 @@ def test_equal_weights_are_the_hamming_distance():
     index = FlatIndex(codes)
     distances, ids = index.search(queries, 50)
     for n_jobs in (1, 2):
-        weighted, same = index.search_weighted(queries, np.full((len(queries), 64), 2.0), 50, n_jobs=n_jobs)
+        weighted, same = index.search(queries, 50, weights=np.full((len(queries), 64), 2.0), n_jobs=n_jobs)
         np.testing.assert_array_equal(ids, same)
         np.testing.assert_allclose(weighted, 2.0 * distances, rtol=1e-3)
 
 
 def test_a_bit_of_no_weight_does_not_count():
     index = FlatIndex(np.array([[1], [2], [3]], np.uint8))
-    distances, ids = index.search_weighted(np.array([[0]], np.uint8), [[0.0, 5.0]], 9)
+    distances, ids = index.search(np.array([[0]], np.uint8), 9, weights=[[0.0, 5.0]])
     assert ids.tolist() == [[0, 1, 2]]
     np.testing.assert_allclose(distances, [[0, 5, 5]], rtol=1e-3)
-    nothing, ids = index.search_weighted(np.array([[0]], np.uint8), [[0.0] * 8], 9)
+    nothing, ids = index.search(np.array([[0]], np.uint8), 9, weights=[[0.0] * 8])
     assert (nothing.tolist(), ids.tolist()) == ([[0, 0, 0]], [[0, 1, 2]])
 
 
@@ -59,10 +59,10 @@ def test_only_ratios_of_weights_matter_for_the_order(factor):
     codes, queries, _ = problem(16)
     weights = np.random.default_rng(3).integers(0, 2, (len(queries), 16)).astype(float)
     index = FlatIndex(codes)
-    distances, ids = index.search_weighted(queries, weights, 400)
+    distances, ids = index.search(queries, 400, weights=weights)
     with np.errstate(over="ignore"):
         expected = (np.round(distances.astype(float)) * factor).astype(np.float32)
-    found, same = index.search_weighted(queries, weights * factor, 400)
+    found, same = index.search(queries, 400, weights=weights * factor)
     np.testing.assert_array_equal(same, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-3)
     reports = [
@@ -74,9 +74,9 @@ def test_only_ratios_of_weights_matter_for_the_order(factor):
 
 def test_empty_index_and_no_queries():
     index = FlatIndex(np.empty((0, 2), np.uint8))
-    assert index.search_weighted(np.zeros((3, 2), np.uint8), np.ones((3, 16)), 5)[0].shape == (3, 0)
+    assert index.search(np.zeros((3, 2), np.uint8), 5, weights=np.ones((3, 16))).distances.shape == (3, 0)
     index.add(np.zeros((4, 2), np.uint8))
-    assert index.search_weighted(np.zeros((0, 2), np.uint8), np.ones((0, 16)), 5)[1].shape == (0, 4)
+    assert index.search(np.zeros((0, 2), np.uint8), 5, weights=np.ones((0, 16))).ids.shape == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_empty_index_and_no_queries():
 def test_weights_are_checked(weights, message):
     index, queries = FlatIndex(np.zeros((5, 2), np.uint8)), np.zeros((3, 2), np.uint8)
     with pytest.raises(ValueError, match=message):
-        index.search_weighted(queries, weights, 2)
+        index.search(queries, 2, weights=weights)
     with pytest.raises(ValueError, match=message):
         evaluate(index, queries, y_queries=[0, 1, 0], y_database=[0, 1, 0, 1, 0], weights=weights)
 

@@ -59,5 +59,13 @@ def evaluate(
     of_database = read_rows_labels(y_database, rows=len(index), of=codes)
     of_queries = read_rows_labels(y_queries, rows=len(items.codes), of=queries)
     check_min_shared(chosen, of_database)
-    report = measure(index, items.codes, y_queries=of_queries, y_database=of_database, n_jobs=n_jobs, **chosen)
+    report = measure(
+        index,
+        items.codes,
+        y_queries=of_queries,
+        y_database=of_database,
+        model=items.encoder,
+        n_jobs=n_jobs,
+        **chosen,
+    )
     write_report(report, style=style)

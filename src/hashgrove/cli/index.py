@@ -132,14 +132,14 @@ def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
     """Write an index with the items and, with ``keep``, their features."""
     import numpy as np
 
-    from hashgrove.index import build
+    from hashgrove.index import build_index
     from hashgrove.index.manifest import is_index_folder
     from hashgrove.storage.formats import FileError
     from hashgrove.web.images import remember_images
 
     if os.path.exists(output) and not is_index_folder(output):
         raise FileError(f"{output}: must be an index, or not exist. Got something else.")
-    built = build(items.codes, ids=items.ids, model=items.encoder)
+    built = build_index(items.codes, ids=items.ids, model=items.encoder)
     if keep and items.features is not None:
         built.keep_features(items.features, ids=np.arange(len(built)) if items.ids is None else items.ids)
     built.save(output)
@@ -163,26 +163,19 @@ def add(folder: str, items: str, model: str | None, ids: str | None, replace: bo
     Example:
       hashgrove index add photos.hgi more-photos/
     """
-    import numpy as np
-
     from hashgrove.cli.items import as_ids, check_known_model, read_items, stored_model
-    from hashgrove.index import load
+    from hashgrove.index import load_index
     from hashgrove.storage.formats import FileError
     from hashgrove.web.images import remember_images
 
     found = read_items(items, model, stored=stored_model(folder), ids=ids, n_jobs=n_jobs)
     if replace and found.ids is None:
         raise FileError(f"{items}: items must have ids to replace others. Give --ids.")
-    with load(folder, writable=True) as opened:
+    with load_index(folder, writable=True) as opened:
         check_known_model(opened, found, folder, items)
-        before = opened.ids
-        names: Any = None if found.ids is None else as_ids(found.ids, opened)
-        if replace:
-            opened.update(found.codes, ids=names, insert=True, model=found.encoder)
-        else:
-            opened.add(found.codes, ids=names, model=found.encoder)
-        if opened.features is not None and found.features is not None:
-            opened.keep_features(found.features, ids=np.setdiff1d(opened.ids, before) if names is None else names)
+        names = None if found.ids is None else as_ids(found.ids, opened)
+        features = None if opened.features is None else found.features
+        opened.add(found.codes, ids=names, features=features, replace=replace, model=found.encoder)
         remember_images(folder, found.ids or (), keep_old=True)
         click.echo(f"Added {len(found.codes):,} items; {folder} has {len(opened):,} now", err=True)
 
@@ -203,9 +196,9 @@ def remove(folder: str, names: tuple[str, ...], ids: str | None, missing_ok: boo
     options.refuse(bool(names) == (ids is not None) and not (compact and not names), "Give IDs or --ids.")
     from hashgrove.cli.inputs import read_lines
     from hashgrove.cli.items import as_ids
-    from hashgrove.index import load
+    from hashgrove.index import load_index
 
-    with load(folder, writable=True) as opened:
+    with load_index(folder, writable=True) as opened:
         wanted = as_ids(list(names) if ids is None else read_lines(ids), opened)
         n_removed = opened.remove(wanted, missing_ok=missing_ok)
         if compact:
@@ -230,10 +223,10 @@ def write_info(folder: str, *, style: str | None) -> None:
     """Print a description of an index."""
     from hashgrove.cli.items import stored_model
     from hashgrove.cli.output import file_size, format_pairs, printable
-    from hashgrove.index import load
+    from hashgrove.index import load_index
     from hashgrove.metrics import describe_codes
 
-    opened = load(folder)
+    opened = load_index(folder)
     features = opened.features
     distinct, warning = describe_codes(opened.codes) if len(opened) else ("none", None)
     size = sum(path.stat().st_size for path in Path(folder).iterdir()) if os.path.isdir(folder) else 0

@@ -21,8 +21,7 @@ from hashgrove.cli.images import names_file, read_image_input
 from hashgrove.cli.inputs import check_finite, read_lines, rows_per_chunk
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
-from hashgrove.index import FlatIndex
-from hashgrove.index import load as load_index
+from hashgrove.index import FlatIndex, load_index
 from hashgrove.index.folder import MODEL
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.runtime.progress import show_count

@@ -22,8 +22,8 @@ __all__ = ["pull"]
 def pull(url: str, output: str, ids: str | None) -> None:
     """Fetch all items from the engine at a URL, and write them to an index or to a file of codes.
 
-    Items are in ascending order of their ids. An output that exists is replaced when all items have arrived, so a pull
-    that is interrupted leaves it as it is.
+    Items are in the order in which they were added. An output that exists is replaced when all items have arrived, so
+    a pull that is interrupted leaves it as it is.
 
     \b
     Example:
@@ -33,17 +33,16 @@ def pull(url: str, output: str, ids: str | None) -> None:
     options.refuse(suffix not in (".hgi", ".npy", ".csv"), f"--output must end in .hgi, .npy or .csv. Got {output!r}.")
     options.refuse(suffix == ".hgi" and ids is not None, "--ids is for codes only; an index holds the ids.")
     from hashgrove.cli.inputs import check_output
-    from hashgrove.index import build, connect
-    from hashgrove.index.transfer import all_items
+    from hashgrove.index import build_index, connect
     from hashgrove.storage.matrices import write_matrix
 
     for path, others in ((ids, (output,)), (None if suffix == ".hgi" else output, ())):
         if path is not None:
             check_output(path, inputs=(), outputs=others)
     with connect(url, create=False) as index:
-        found, codes = all_items(index)
+        found, codes = index.items()
         if suffix == ".hgi":
-            build(codes, ids=found, model=index.model).save(output)
+            build_index(codes, ids=found).save(output)
         else:
             options.refuse(ids is None and not _are_row_numbers(found), "--ids must be given: ids are no row numbers.")
             if ids is not None:

@@ -59,17 +59,16 @@ def push(
         with show_count("items", len(rows)) as show:
             for start in range(0, len(rows), batch):
                 part = rows[start : start + batch]
-                index.update(codes[part], ids=names[part], insert=True, model=digest)
+                index.add(codes[part], ids=names[part], replace=True, model=digest)
                 show(start + len(part))
         click.echo(f"Sent {len(rows):,} of {len(codes):,} items; {index.place} has {len(index):,} now", err=True)
 
 
 def _check_new(index: Any, ids: NDArray[Any], items: str) -> None:
-    import numpy as np
 
     from hashgrove.storage.formats import FileError
 
-    there = ids[np.isin(ids, index.ids)]
+    there = ids[index.contains(ids)]
     if len(there):
         raise FileError(
             f"{items}: must be new items. Got {len(there):,} that {index.place} has with other codes, such as "
@@ -84,15 +83,14 @@ def _read(
     import numpy as np
 
     from hashgrove.cli.items import read_items
-    from hashgrove.index import load
+    from hashgrove.index import load_index
     from hashgrove.index.ids import check_ids
     from hashgrove.index.manifest import is_index_folder
-    from hashgrove.index.transfer import all_items
 
     if is_index_folder(items):
         options.refuse(ids is not None or model is not None, "--ids and --model are for files; an index holds both.")
-        opened = load(items)
-        names, codes = all_items(opened)
+        opened = load_index(items)
+        names, codes = opened.items()
         return codes, names, opened.model
     found = read_items(items, model, ids=ids, n_jobs=n_jobs)
     names = np.arange(len(found.codes)) if found.ids is None else check_ids(_as_integers(found.ids))

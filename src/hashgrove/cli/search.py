@@ -100,8 +100,7 @@ def _hits(
         elif rerank:
             results = index.search(codes, k, rerank=Rerank(), features=features, **common)
         elif weights:
-            certainty = np.abs(encoder.scores(features))
-            results = index.search_weighted(codes, certainty, k, n_jobs=n_jobs)
+            results = index.search(codes, k, weights=np.abs(encoder.scores(features)), **common)
         else:
             results = index.search(codes, k, **common)
         for number, (distances, ids) in enumerate(zip(*results, strict=True), start=start):

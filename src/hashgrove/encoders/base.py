@@ -29,7 +29,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array
 
-from hashgrove.codes import pack
+from hashgrove.codes import Codes, pack
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.threads import chunks, run_tasks
 
@@ -155,9 +155,13 @@ class Encoder(ABC):
         """Real-valued scores, shape (n, n_bits). A bit is 1 where its score is above 0; the magnitude is its margin."""
         return np.concatenate(self._apply_to_chunks(self._scores, X, n_jobs))
 
-    def encode(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
-        """Packed codes, uint8 of shape (n, ceil(n_bits / 8)); see `hashgrove.codes.pack` for the order of bits."""
-        return np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
+    def encode(self, X: ArrayLike, *, n_jobs: int | None = None) -> Codes:
+        """Packed codes, uint8 of shape (n, ceil(n_bits / 8)), which know the `digest` of this encoder.
+
+        `hashgrove.codes.pack` says in which order the bits are.
+        """
+        codes = np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
+        return Codes(codes, model=self._digest_if_any())
 
     def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """The same as `encode`: hashers and encoders have this name in common."""
@@ -223,7 +227,14 @@ class Encoder(ABC):
         """The arrays of this encoder, by the names that they have in a model file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    @property
+    def _digest_if_any(self) -> str | None:
+        """The digest; None if a part is no encoder of arrays, such as a classifier of another library."""
+        try:
+            return self.digest
+        except (AttributeError, ValueError):
+            return None
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the type and the arrays, in hexadecimal digits: what tells codes of different models apart."""
         total = hashlib.sha256(type(self).__name__.encode())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.codes import Codes
 from hashgrove.encoders import Encoder
 from hashgrove.features.base import FeatureExtractor, Images
 from hashgrove.runtime.parameters import ParameterError
@@ -57,9 +58,9 @@ class ImageEncoder:
         """The digest of the encoder."""
         return self.encoder.digest
 
-    def encode(self, images: Images, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
-        """Packed codes of images (an array or paths): uint8 of shape (n, ceil(n_bits / 8))."""
-        return self._map(self.encoder.encode, images, n_jobs)
+    def encode(self, images: Images, *, n_jobs: int | None = None) -> Codes:
+        """Packed codes of images (an array or paths), uint8 of shape (n, ceil(n_bits / 8)), which know the `digest`."""
+        return Codes(self._map(self.encoder.encode, images, n_jobs), model=self)
 
     def transform(self, images: Images, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """The same as `encode`: hashers and encoders have this name in common."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hashgrove.codes import as_columns, as_words, check_codes
+from hashgrove.codes import as_columns, as_words
 from hashgrove.index import scan
-from hashgrove.index.ids import check_allowed, decode
+from hashgrove.index.ids import decode
 from hashgrove.index.items import Items, as_mask
 from hashgrove.index.memory import MemoryIndex
-from hashgrove.index.weighted import byte_tables, check_weights
-from hashgrove.runtime.parameters import Integer
+from hashgrove.index.weighted import byte_tables
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 __all__ = ["FlatIndex"]
@@ -111,59 +110,24 @@ class FlatIndex(MemoryIndex):
         parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return [d for part in parts for d in part[0]], [i for part in parts for i in part[1]]
 
-    def search_weighted(
+    def _search_weighted(
         self,
-        codes: ArrayLike,
-        weights: ArrayLike,
+        codes: NDArray[np.uint8],
+        weights: NDArray[np.float64],
         k: int,
-        *,
-        allowed: ArrayLike | None = None,
-        n_jobs: int | None = None,
+        allowed: NDArray[Any] | None,
+        n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Find the ``k`` nearest items of each query where each bit that differs counts with its weight.
-
-        With the margins of the query's bits as weights, this ranks better than the Hamming distance and needs no more
-        bytes per item, but it takes several times as long. Results are sorted by distance and then by id.
-
-        Parameters
-        ----------
-        codes : uint8 array of shape (n_queries, n_bytes)
-            The queries.
-        weights : array of shape (n_queries, n_bits)
-            Not negative; for example ``abs(hasher.decision_function(X))``. They are rounded to multiples of about
-            1 / 32,768 of their sum over the query, and so are the distances. Only their ratios matter for the order.
-        k : int
-            At least 1. If it is larger than the number of items, all items are returned.
-        allowed : array-like, optional
-            Ids, or a mask over `ids`: only these items are searched.
-        n_jobs : int, optional
-            Number of threads; None or -1 means all cores.
-
-        Returns
-        -------
-        distances : float32 array of shape (n_queries, min(k, n))
-            In the unit of the weights; infinity or 0 where float32 cannot hold them.
-        ids : int64 or str array of shape (n_queries, min(k, n))
-
-        Examples
-        --------
-        >>> index = FlatIndex(np.array([[0b00], [0b01], [0b10]], np.uint8))
-        >>> distances, ids = index.search_weighted(np.array([[0b11]], np.uint8), [[3.0, 1.0]], 3)
-        >>> distances.round(3).tolist(), ids.tolist()
-        ([[1.0, 3.0, 4.0]], [[1, 2, 0]])
-        """
         items = self._now()
-        codes = check_codes(codes, n_bytes=items.n_bytes)
-        amounts = check_weights(weights, codes)
-        mask, n_allowed = self._allowed_bitmap(items, check_allowed(allowed))
-        k = min(int(Integer(1).check("k", k)), n_allowed)
+        mask, n_allowed = self._allowed_bitmap(items, allowed)
+        k = min(k, n_allowed)
         distances, positions = np.empty((len(codes), k), np.float32), np.empty((len(codes), k), np.int64)
         if k == 0:
             return distances, decode(items.ids[positions])
         columns, places = self._columns_of(items), None if mask is None else np.flatnonzero(as_mask(mask, items.size))
 
         def search_chunk(start: int, stop: int) -> None:
-            tables, units = byte_tables(codes[start:stop], amounts[start:stop])
+            tables, units = byte_tables(codes[start:stop], weights[start:stop])
             for row, table, unit in zip(range(start, stop), tables, units, strict=True):
                 whole, positions[row] = scan.nearest_weighted(columns, places, table, k)
                 with np.errstate(over="ignore"):  # a distance beyond float32 becomes infinity

@@ -30,9 +30,8 @@ class Kept:
     ids: NDArray[Any]
 
     @classmethod
-    def of(cls, X: ArrayLike, ids: ArrayLike, old: Kept | None) -> Kept:
+    def of(cls, rows: Int8Rows, ids: ArrayLike, old: Kept | None) -> Kept:
         """New features, together with those of ``old`` whose ids are not among the new ones."""
-        rows = Int8Rows.of(X)
         new = check_ids(ids, length=len(rows))
         refuse_duplicates(np.sort(new))
         if old is None or len(old.ids) == 0:

@@ -22,7 +22,7 @@ from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["FORMAT", "Manifest", "is_index_folder"]
 
-FORMAT = 2  # format 1 is the single file of the first version
+FORMAT = 1
 MAX_SIZE = 2**16
 
 
@@ -72,7 +72,7 @@ class Manifest:
         if not intact:
             raise ModelFileError(f"{name}: damaged: its content does not match its checksum")
         version = values.pop("format", None)
-        if version != FORMAT:
+        if type(version) is not int or version != FORMAT:
             raise ModelFileError(
                 f"{name}: format version must be {FORMAT} for this version of hashgrove. Got {repr(version)[:100]}."
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,13 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.index.base import Index
+from hashgrove.index.changes import Change
 from hashgrove.index.ids import encode
 from hashgrove.index.items import Items, as_bitmap, in_memory, merged, without
 from hashgrove.index.kept import Kept
-from hashgrove.index.manifest import Manifest, is_index_folder
+from hashgrove.index.manifest import Manifest
+from hashgrove.index.rerank import Int8Rows
 from hashgrove.index.store import Store
 from hashgrove.runtime.parameters import ParameterError
-from hashgrove.storage import modelfile
+from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["MemoryIndex"]
 
@@ -44,6 +45,8 @@ class MemoryIndex(Index):
         The model that made the codes.
     """
 
+    accepts_weights = accepts_features = True
+
     def __init__(self, codes: ArrayLike | None = None, *, ids: ArrayLike | None = None, model: Any = None) -> None:
         super().__init__(model=model)
         self._items = in_memory(np.empty((0, 0), np.uint8), np.empty(0, np.int64))
@@ -53,7 +56,7 @@ class MemoryIndex(Index):
         self._writable = False
         self._kept: Kept | None = None
         if codes is not None:
-            self.add(codes, ids=ids)
+            self.add(codes, ids=ids, model=model)
         elif ids is not None:
             raise ParameterError("ids", "must be given together with 'codes'. Got ids alone instead.")
 
@@ -111,7 +114,15 @@ class MemoryIndex(Index):
             mask[positions[known]] = True
         return as_bitmap(mask), int(mask.sum())
 
-    def _change(self, codes: NDArray[np.uint8], ids: NDArray[Any], removed: NDArray[Any]) -> None:
+    def _change(self, change: Change) -> None:
+        order = np.argsort(change.ids, kind="stable")
+        removed = np.union1d(change.removed, change.ids[change.replaces])
+        self._write(change.codes[order], change.ids[order], removed, change.model)
+        self._model = change.model
+        if change.features is not None:
+            self._keep(change.features, change.ids)
+
+    def _write(self, codes: NDArray[np.uint8], ids: NDArray[Any], removed: NDArray[Any], model: str | None) -> None:
         items, keys = self._now(), encode(ids)
         gone = items.find(encode(removed))[0]
         last = items.ids[-1:]
@@ -121,7 +132,7 @@ class MemoryIndex(Index):
                 raise ValueError("The index must not be closed when it is changed. Load it again.")
             rows = gone if items.rows is None else items.rows[gone]
             new_rows = self._store.manifest.n_rows + np.arange(len(keys))
-            self._store.append(codes, keys, rows, ordered=items.rows is None and ascending)
+            self._store.append(codes, keys, rows, ordered=items.rows is None and ascending, model=model)
             if self._store.manifest.ordered:
                 self._items = replace(self._store.items(), lineage=items.lineage)
             else:
@@ -171,13 +182,16 @@ class MemoryIndex(Index):
             The items that the rows belong to; without them, those of `ids`. Features that are kept already stay,
             unless there are new ones for the same id. If the index is writable, all are written to its folder.
         """
-        kept = Kept.of(X, self.ids if ids is None else ids, self.features)
+        self._keep(Int8Rows.of(X), self.ids if ids is None else ids)
+
+    def _keep(self, rows: Int8Rows, ids: ArrayLike) -> None:
+        kept = Kept.of(rows, ids, self.features)
         if self._writable and self._store is not None:
             kept.write(self._store.folder)
         self._kept = kept
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to a folder, atomically; `load` and `hashgrove.index.load` read it.
+        """Write the index to a folder, atomically; `load` and `hashgrove.load_index` read it.
 
         Parameters
         ----------
@@ -193,7 +207,7 @@ class MemoryIndex(Index):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
-        """Map an index of this class from the folder that `save` wrote, or read one from a file of format 1.
+        """Map an index of this class from the folder that `save` wrote.
 
         Parameters
         ----------
@@ -203,10 +217,6 @@ class MemoryIndex(Index):
             Whether changes are written to the folder. There can be one writer at a time, beside any number of readers;
             `close` lets others write.
         """
-        if not is_index_folder(path) and os.path.isfile(path):
-            if writable:
-                raise ValueError(f"{os.fspath(path)}: must be a folder to be writable. Save the index anew.")
-            return cls.from_file(path, *modelfile.read(path, kind="index"))
         store = Store.locked(path) if writable else Store.read(path)
         index = cls()
         try:
@@ -256,34 +266,9 @@ class MemoryIndex(Index):
                 self._store.close()
                 self._store = None
 
-    @classmethod
-    def from_file(
-        cls, path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> Self:
-        """Make an index from the content of a file of format 1; ``path`` is only for error messages."""
-        name = os.fspath(path)
-        _refuse_type(path, header.get("index"), cls)
-        if set(arrays) != {"codes", "ids"}:
-            raise modelfile.ModelFileError(
-                f"{name}: an index must have the arrays ['codes', 'ids']. Got {sorted(arrays)} instead."
-            )
-        codes, ids = arrays["codes"], arrays["ids"]
-        never_filled = codes.shape == (0, 0) and codes.dtype == np.uint8 and ids.shape == (0,)
-        try:
-            index = cls() if never_filled else cls(codes, ids=ids)
-        except ValueError as error:
-            raise modelfile.ModelFileError(f"{name}: {error}") from error
-        declared = header.get("n"), header.get("n_bytes")
-        if declared != (len(index), index.n_bytes):
-            raise modelfile.ModelFileError(
-                f"{name}: must hold codes as its header says, (n, n_bytes) = {declared}. "
-                f"Got {(len(index), index.n_bytes)} instead."
-            )
-        return index
-
 
 def _refuse_type(path: str | os.PathLike[str], found: object, wanted: type) -> None:
     if found != wanted.__name__:
-        raise modelfile.ModelFileError(
+        raise ModelFileError(
             f"{os.fspath(path)}: must hold an index of type {wanted.__name__!r}. Got {found!r} instead."
         )

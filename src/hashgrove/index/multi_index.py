@@ -50,7 +50,7 @@ class MultiIndex(FlatIndex):
     The results are those of `FlatIndex`, always, ties included. Distinct codes are kept in several tables, each sorted
     by some of the bits; see `hashgrove.index.tables`. A query reads the buckets that may hold near codes, nearest
     first, until no other code can be nearer. A query for which that would take long, because its neighbours are far or
-    its buckets large, is scanned as in `FlatIndex`; so is a search with ``allowed``. `hashgrove.index.build` chooses
+    its buckets large, is scanned as in `FlatIndex`; so is a search with ``allowed``. `hashgrove.build_index` chooses
     between the two classes.
 
     The tables take about 12 bytes per table and distinct code of 64 bits. They are built after the first 256 queries,
@@ -154,7 +154,7 @@ class MultiIndex(FlatIndex):
         return distances, decode(items.ids[positions])
 
     def cost(self, codes: NDArray[np.uint8], *, k: int, radius: int | None = None) -> float:
-        """How much a query costs by tables, on average, as a part of a scan; `hashgrove.index.build` asks this."""
+        """How much a query costs by tables, on average, as a part of a scan; `hashgrove.build_index` asks this."""
         items = self._now()
         self.prepare()
         prepared = self._prepared

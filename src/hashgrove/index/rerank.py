@@ -6,8 +6,9 @@ hashers make many, are told apart by their content.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,9 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.index.ids import check_ids, encode, find, refuse_duplicates
 from hashgrove.runtime.parameters import Integer, OneOf, ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
-
-if TYPE_CHECKING:
-    from hashgrove.index.base import Index
 
 __all__ = ["METRICS", "Int8Rows", "Rerank"]
 
@@ -39,13 +37,13 @@ class Int8Rows:
     scales: NDArray[np.float32]
 
     @classmethod
-    def of(cls, X: ArrayLike) -> Int8Rows:
-        """Round features.
+    def of(cls, X: ArrayLike, *, name: str = "X") -> Int8Rows:
+        """Round features; ``name`` is that of the parameter, for error messages.
 
         >>> Int8Rows.of([[1.0, -2.0]])[[0]].round(2)
         array([[ 1.01, -2.  ]], dtype=float32)
         """
-        array = _check_features(X, "X")
+        array = _check_features(X, name)
         values, scales = np.empty(array.shape, np.int8), np.empty(len(array), np.float32)
         for start, stop in chunks(len(array), 4096):
             part = np.asarray(array[start:stop], np.float32)
@@ -105,19 +103,22 @@ class Rerank:
 
     def search(
         self,
-        index: Index,
+        nearest: Callable[[NDArray[np.uint8], int], tuple[NDArray[np.uint16], NDArray[Any]]],
         codes: NDArray[np.uint8],
         k: int,
         features: ArrayLike | None,
         *,
-        allowed: NDArray[Any] | None,
+        stored: Any,
         n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Search with checked arguments; `Index.search` calls this."""
+        """Distances and ids of the ``k`` best candidates; `Index.search` calls this.
+
+        ``nearest(codes, n)`` finds candidates, and ``stored`` are the features that the index keeps, or None.
+        """
         OneOf(METRICS).check("metric", self.metric)
         wanted = k * int(Integer(1).check("oversample", self.oversample))
         at_most = max(wanted, int(Integer(1).check("max_candidates", self.max_candidates)))
-        X, own = self._features_of(index)
+        X, own = self._features_of(stored)
         if features is None:
             raise ParameterError("features", "must be the features of the queries, for 'rerank'. Got None.")
         Q = np.asarray(_check_features(features, "features"), np.float32)
@@ -129,7 +130,7 @@ class Rerank:
             )
 
         def search_chunk(start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
-            near, ids = index._search(codes[start:stop], at_most, allowed, 1)
+            near, ids = nearest(codes[start:stop], at_most)
             columns = min(k, near.shape[1])
             distances, found = np.empty((stop - start, columns), np.float32), np.empty_like(ids[:, :columns])
             for row in range(stop - start):
@@ -141,20 +142,19 @@ class Rerank:
             return distances, found
 
         if len(codes) == 0:
-            near, ids = index._search(codes, k, allowed, n_jobs)
+            near, ids = nearest(codes, k)
             return near.astype(np.float32), ids
         parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
-    def _features_of(self, index: Index) -> tuple[Any, tuple[NDArray[Any], NDArray[np.int64]] | None]:
+    def _features_of(self, stored: Any) -> tuple[Any, tuple[NDArray[Any], NDArray[np.int64]] | None]:
         """The features, and their ids in ascending order with the row of each; None if ids are row numbers."""
         if self.X is None:
-            kept = getattr(index, "features", None)
-            if kept is None:
+            if stored is None:
                 raise ParameterError(
                     "X", "must be the features of the items if the index keeps none. Got None instead."
                 )
-            return kept.X, _sorted(kept.ids, len(kept.X))
+            return stored.X, _sorted(stored.ids, len(stored.X))
         X = self.X if isinstance(self.X, Int8Rows) else _check_features(self.X, "X")
         return X, None if self.ids is None else _sorted(self.ids, len(X))
 

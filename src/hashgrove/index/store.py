@@ -63,7 +63,7 @@ class Store:
         Parameters
         ----------
         path : path
-            A folder that does not exist yet, the folder of an index, or a file with an index of format 1.
+            A folder that does not exist yet, or the folder of an index.
         manifest : Manifest
             Its ``index`` and ``model`` are used.
         codes, ids
@@ -75,15 +75,13 @@ class Store:
                 store.rewrite(codes, ids)
             return
         target = Path(os.path.realpath(path))
-        if target.is_dir() or (target.exists() and not _is_format_1(target)):
+        if target.exists():
             raise FileError(f"{os.fspath(path)}: must be an index, or not exist. Got something else.")
         temporary = target.with_name(f".hashgrove-{secrets.token_hex(8)}.tmp")
         try:
             remove_stale(target.parent)
             temporary.mkdir()
             cls(temporary, manifest).rewrite(codes, ids)
-            if target.exists():
-                target.unlink()
             os.rename(temporary, target)
             sync_folder(target.parent)
         except FileError as error:  # it names a temporary file, which is gone
@@ -133,9 +131,17 @@ class Store:
                 self.manifest = Manifest.read(self.folder)
         raise ModelFileError(f"{self.folder}: damaged: the files that its manifest names are missing")
 
-    def append(self, codes: NDArray[np.uint8], ids: NDArray[Any], removed: NDArray[np.int64], *, ordered: bool) -> None:
+    def append(
+        self,
+        codes: NDArray[np.uint8],
+        ids: NDArray[Any],
+        removed: NDArray[np.int64],
+        *,
+        ordered: bool,
+        model: str | None,
+    ) -> None:
         """Append rows and remove others, in one durable step; ``ordered`` says whether the ids ascend still."""
-        now = self.manifest
+        now = replace(self.manifest, model=model)
         if len(codes):
             now = replace(now, n_bytes=codes.shape[1], ordered=ordered)
             now = self._fit_ids(now, ids)
@@ -302,12 +308,3 @@ def _crc(array: NDArray[Any], crc: int) -> int:
     for start in range(0, len(content), CHUNK):
         crc = zlib.crc32(content[start : start + CHUNK], crc)
     return crc
-
-
-def _is_format_1(path: Path) -> bool:
-    from hashgrove.storage import modelfile
-
-    try:
-        return bool(modelfile.read_header(path)["kind"] == "index")
-    except ModelFileError:
-        return False

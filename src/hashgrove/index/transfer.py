@@ -1,4 +1,4 @@
-"""Items on their way from one index to another: all of one moment, and those that the other one lacks."""
+"""Items on their way to another index: those that it lacks, or has with another code."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from numpy.typing import NDArray
 from hashgrove.index.base import Index
 from hashgrove.index.ids import encode, find
 
-__all__ = ["all_items", "rows_to_send"]
-
-
-def all_items(index: Index) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """All ids of an index, ascending, and the codes in this order, of one moment.
-
-    >>> from hashgrove.index import FlatIndex
-    >>> ids, codes = all_items(FlatIndex(np.array([[5], [7]], np.uint8)))
-    >>> ids.tolist(), codes.tolist()
-    ([0, 1], [[5], [7]])
-    """
-    return index._contents()
+__all__ = ["rows_to_send"]
 
 
 def rows_to_send(index: Index, codes: NDArray[np.uint8], *, ids: NDArray[Any]) -> NDArray[np.int64]:
@@ -32,8 +21,10 @@ def rows_to_send(index: Index, codes: NDArray[np.uint8], *, ids: NDArray[Any]) -
     >>> rows_to_send(index, np.array([[5], [6], [9]], np.uint8), ids=np.array([0, 1, 2])).tolist()
     [1, 2]
     """
-    stored_ids, stored = all_items(index)
-    positions, known = find(encode(stored_ids), encode(ids))
+    stored_ids, stored = index.items()
+    keys = encode(stored_ids)
+    order = np.argsort(keys, kind="stable")
+    positions, known = find(keys[order], encode(ids))
     same = known.copy()
-    same[known] = (stored[positions[known]] == codes[known]).all(axis=1)
+    same[known] = (stored[order[positions[known]]] == codes[known]).all(axis=1)
     return np.flatnonzero(~same)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import as_columns, check_codes
+from hashgrove.codes import Codes, as_columns, check_codes, check_model, model_of
 from hashgrove.index import FlatIndex, Index
+from hashgrove.index.ids import are_ascending
 from hashgrove.index.weighted import check_weights
 from hashgrove.metrics.collapse import count_distinct
 from hashgrove.metrics.passes import Ranked, rank
@@ -48,6 +49,7 @@ def evaluate(
     depth: int | None = None,
     normalise: str = "relevant",
     protocol: str | None = None,
+    model: Any = None,
     n_jobs: int | None = None,
 ) -> Report:
     """Rank the whole database for each query by Hamming distance, and measure the rankings.
@@ -60,10 +62,9 @@ def evaluate(
         Packed codes.
     y_queries, y_database : array-like of shape (n,), tag matrix of shape (n, n_tags), or a mapping for the database
         Class labels of any type (equal labels are relevant), or 0/1 tags, dense or scipy.sparse (items with at least
-        ``min_shared`` tags in common are relevant). Row ``i`` of ``y_database`` belongs to row ``i`` of the packed
-        codes or, for an index, to row ``i`` of its ``codes``, which are in ascending order of the ids; give ``ids`` if
-        the labels are in another order. ``y_database`` may also be a mapping from ids to labels (or to rows of tags).
-        Labels of items that are not in the database are ignored.
+        ``min_shared`` tags in common are relevant). Row ``i`` of ``y_database`` belongs to row ``i`` of the codes of
+        the database; give ``ids`` if the labels are in another order. ``y_database`` may also be a mapping from ids to
+        labels (or to rows of tags). Labels of items that are not in the database are ignored.
     k : int
         Depth of precision@k.
     ties : {"expected", "id"}
@@ -76,7 +77,7 @@ def evaluate(
     knn : int or None
         Number of neighbours that vote in the classification error; None means that the error is not computed.
     weights : array of shape (n_queries, n_bits), optional
-        Rank by weighted distances; see `FlatIndex.search_weighted`. Then ``ties`` must be "expected", and the
+        Rank by weighted distances; see `Index.search`. Then ``ties`` must be "expected", and the
         classification error is not computed.
     ids : array-like, optional
         The ids of the items that the rows of ``y_database`` belong to. Every item of the database must be among them.
@@ -89,6 +90,8 @@ def evaluate(
         A name for values of ``depth`` and ``normalise``. ``"fasthash-paper"`` is what the paper's figures are:
         ``depth=10_000, normalise="retrieved"``. Ties still count by ``ties``: the authors' code ranks them in the order
         of the database, which the paper does not give; the expectation is the mean over all orders.
+    model : str, or an object with the attribute ``digest``, optional
+        The model that made the queries, if these are a plain array and the database knows its model.
     n_jobs : int, optional
         Number of threads; None or -1 means all cores.
 
@@ -121,7 +124,9 @@ def evaluate(
     options = {"k": k, "ties": ties, "min_shared": min_shared, "exclude_self": exclude_self, "knn": knn}
     for name, value in options.items():
         CONSTRAINTS[name].check(name, value)
-    items = database.codes if isinstance(database, Index) else check_codes(database, name="database")
+    ids_of_items, stored = _items(database)
+    check_model(queries, model, of_index=stored.model)
+    items: NDArray[np.uint8] = np.asarray(stored)
     codes = check_codes(queries, n_bytes=items.shape[1] or None, name="queries")
     n_queries, n_database = len(codes), len(items)
     _check_sizes(n_queries, n_database, exclude_self)
@@ -129,10 +134,13 @@ def evaluate(
     if amounts is not None and ties != "expected":
         raise ParameterError("ties", f"must be 'expected' if weights are given. Got {ties!r} instead.")
     available_threads(n_jobs)
-    own_ids = database.ids if isinstance(database, Index) else np.arange(n_database)
-    y_database = labels_by_id(y_database, ids, own_ids)
+    y_database = labels_by_id(y_database, ids, ids_of_items)
     labels = Relevance.from_labels(y_queries, y_database, lengths=(n_queries, n_database), min_shared=int(min_shared))
-    left_out = np.arange(n_queries) if exclude_self else np.full(n_queries, -1)
+    places = np.arange(n_queries)
+    if not are_ascending(ids_of_items):  # ties by id are ranked in the order of the items
+        by_id = np.argsort(ids_of_items, kind="stable")
+        items, labels, places = items[by_id], labels.reordered(by_id), np.argsort(by_id)
+    left_out = places if exclude_self else np.full(n_queries, -1)
     length = n_database - bool(exclude_self)
     deepest = min(measured.depth or length, length)
     k = min(int(k), deepest)
@@ -161,8 +169,7 @@ def evaluate(
         knn, knn_error = None, None
     else:
         knn = min(int(knn), length)
-        index = database if isinstance(database, Index) else FlatIndex(items)
-        wrong = _misclassified(index, codes, labels, left_out, knn=knn, n_jobs=n_jobs)
+        wrong = _misclassified(FlatIndex(items), codes, labels, left_out, knn=knn, n_jobs=n_jobs)
         knn_error = float(wrong[kept].mean())
     curve = ranked.precision[kept].mean(axis=0)
     radii, recall, precision = _over_radii(ranked) if measured.depth is None else _over_ranks(ranked, kept.sum())
@@ -196,6 +203,14 @@ def evaluate(
     )
 
 
+def _items(database: Index | ArrayLike) -> tuple[NDArray[Any], Codes]:
+    """Ids and codes of a database; the ids of plain codes are their row numbers."""
+    if isinstance(database, Index):
+        return database.items()
+    codes = Codes(check_codes(database, name="database"), model=model_of(database))
+    return np.arange(len(codes)), codes
+
+
 def _over_radii(ranked: Ranked) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Radii, and the recall and precision within them, with the items counted over all queries."""
     first, last = np.flatnonzero(ranked.totals)[[0, -1]]
@@ -220,7 +235,7 @@ def _by_class(
 
 
 def _misclassified(
-    index: Index,
+    index: FlatIndex,
     codes: NDArray[np.uint8],
     labels: Relevance,
     left_out: NDArray[np.int64],
@@ -228,11 +243,13 @@ def _misclassified(
     knn: int,
     n_jobs: int | None,
 ) -> NDArray[np.bool_]:
-    """Whether the majority of the nearest items has another class than the query: bool (n_queries,)."""
+    """Whether the majority of the nearest items has another class than the query: bool (n_queries,).
+
+    The ids of the index are 0, 1, 2, ..., the places of its items in ``labels``.
+    """
     predicted = np.empty(len(codes), np.uint64)
     for start, stop in chunks(len(codes), QUERIES_PER_VOTE):
-        _, ids = index.search(codes[start:stop], knn + 1, n_jobs=n_jobs)  # one more: a query may find itself
-        positions = np.searchsorted(index.ids, ids)
+        positions = index.search(codes[start:stop], knn + 1, n_jobs=n_jobs).ids  # one more: a query may find itself
         vote(positions, left_out[start:stop], knn, labels.columns[0], labels.n_classes, predicted[start:stop])
     return predicted != labels.queries[:, 0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,12 @@ class Relevance:
             )
         query_words = as_words(_pack_tags(y_queries, "y_queries"))
         return cls(query_words, as_columns(_pack_tags(y_database, "y_database")), min_shared, np.empty(0))
+
+    def reordered(self, order: NDArray[np.int64]) -> Relevance:
+        """The same labels for a database in another order."""
+        columns = np.ascontiguousarray(self.columns[:, order])
+        columns.flags.writeable = False  # like those of `from_labels`, so that kernels are compiled once
+        return replace(self, columns=columns)
 
 
 def labels_by_id(y_database: Any, ids: ArrayLike | None, own_ids: NDArray[Any]) -> Any:

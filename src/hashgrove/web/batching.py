@@ -88,7 +88,7 @@ def search_together(index: Index, queries: Sequence[Query]) -> list[Results]:
         )
     elif first.weights is not None:
         weights = np.concatenate([query.weights for query in queries])
-        distances, ids = index.search_weighted(codes, weights, k, allowed=first.allowed)  # type: ignore[attr-defined]
+        distances, ids = index.search(codes, k, weights=weights, allowed=first.allowed, model=index.model)
     else:
         distances, ids = index.search(codes, k, allowed=first.allowed, model=index.model)
     results, start = [], 0

@@ -118,14 +118,13 @@ class Writer:
     def _add(self, new: _NewItems, replace: bool) -> NDArray[Any]:
         collection, index = self._collection, self._collection.index
         try:
-            ids = index._next_ids(len(new.codes)) if new.ids is None else new.ids
-            known = index._known(ids)
+            ids = index.next_ids(len(new.codes)) if new.ids is None else new.ids
+            known = index.contains(ids)
             if known.any() and not replace:
                 message = f"There is an item with the id {str(ids[known][0])!r} already. Give 'replace' to change it."
                 raise ServiceError(409, message, field="id")
-            if collection.stored_features is not None:
-                index.keep_features(new.features, ids=ids)  # type: ignore[attr-defined]
-            index.update(new.codes, ids=ids, insert=True)
+            features = None if collection.stored_features is None else new.features
+            index.add(new.codes, ids=ids, features=features, replace=True, model=index.model)
         except ValueError as error:
             raise from_value_error(error, "items") from None
         self._make_room(int(known.sum()))

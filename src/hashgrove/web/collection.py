@@ -97,7 +97,7 @@ class Collection:
         read_only : bool
         """
         is_url = "://" in place
-        index = indexes.connect(place, create=False) if is_url else indexes.load(place, writable=not read_only)
+        index = indexes.connect(place, create=False) if is_url else indexes.load_index(place, writable=not read_only)
         own = os.path.join(place, "model.hashgrove")
         file = model or (own if os.path.exists(own) else None)
         try:
@@ -140,7 +140,7 @@ class Collection:
     @property
     def takes_weights(self) -> bool:
         """Whether a search can weight the bits of a query."""
-        return self.encoder is not None and hasattr(self.index, "search_weighted")
+        return self.encoder is not None and self.index.accepts_weights
 
     @property
     def n_bytes(self) -> int | None:
@@ -157,7 +157,7 @@ class Collection:
     def _read(self) -> _Contents:
         with self._reading:
             if self._contents is None:
-                self._contents = _Contents(*self.index._contents())  # both of one moment
+                self._contents = _Contents(*self.index.items())  # both of one moment
             return self._contents
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
@@ -199,7 +199,7 @@ class Collection:
 
     def has(self, ids: NDArray[Any]) -> bool:
         """Whether all of these items are in the index."""
-        return bool(self.index._known(ids).all())
+        return bool(self.index.contains(ids).all())
 
     def features_of(self, ids: NDArray[Any]) -> NDArray[np.float32] | None:
         """The stored features of some items; None if one of them has none."""

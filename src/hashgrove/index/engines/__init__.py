@@ -59,8 +59,8 @@ def connect(url: str, *, n_bits: int | None = None, model: Any = None, create: b
     >>> url = "sqlite:///" + tempfile.mkdtemp() + "/codes.db"
     >>> with connect(url, n_bits=8) as index:
     ...     index.add(np.array([[7], [1]], np.uint8), ids=["seven", "one"])
-    >>> connect(url).search(np.array([[0]], np.uint8), 1)
-    (array([[1]], dtype=uint16), array([['one']], dtype='<U3'))
+    >>> connect(url).search(np.array([[0]], np.uint8), 1).ids
+    array([['one']], dtype='<U3')
     """
     Text().check("url", url)
     Flag().check("create", create)

@@ -13,11 +13,11 @@ from urllib.parse import SplitResult
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.codes import MAX_BITS
+from hashgrove.codes import MAX_BITS, digest_of
 from hashgrove.index.base import Index
+from hashgrove.index.changes import Change
 from hashgrove.index.engines.server import without_password
 from hashgrove.index.engines.session import EngineError, Meta, Session
-from hashgrove.index.hooks import digest_of
 from hashgrove.runtime.parameters import Constraint, Integer, ParameterError
 
 __all__ = ["Engine"]
@@ -26,7 +26,7 @@ __all__ = ["Engine"]
 class Engine(Index):
     """An index whose items live in a database or in the files of another library; `Index` states its contract.
 
-    `hashgrove.index.connect` makes one. It may be used by several threads. ``n_jobs`` has no effect: an engine uses the
+    `hashgrove.connect` makes one. It may be used by several threads. ``n_jobs`` has no effect: an engine uses the
     threads that it is set up to use.
 
     A new engine is a subclass with the abstract methods below and `close`, a `Session`, and one line in
@@ -112,8 +112,13 @@ class Engine(Index):
                 f"must be that of the items at {self.place}, which have {stored.n_bytes} bytes "
                 f"per code. Got {n_bits} instead.",
             )
-        self._model = stored.model
-        self._check_model(model)
+        given = digest_of(model)
+        if stored.model is not None and given not in (None, stored.model):
+            raise ParameterError(
+                "model",
+                f"must be the model of the index, {stored.model[:12]}. Got {str(given)[:12]} instead: "
+                "codes of different models cannot be compared.",
+            )
         if model is not None and stored.model is None and stored.n_bytes is not None and session.count():
             raise EngineError(f"{self.place}: the items were stored without a model, so 'model' must be left out.")
         return replace(stored, n_bytes=stored.n_bytes or n_bytes, model=stored.model or digest_of(model))
@@ -158,6 +163,14 @@ class Engine(Index):
                 self._n_bytes = session.meta.n_bytes
         return self._n_bytes
 
+    @property
+    def model(self) -> str | None:
+        """Digest of the model that made the codes; None if it is not known."""
+        if self._model is None:  # another process may have added the first codes
+            with self._session() as session:
+                self._model = session.meta.model
+        return self._model
+
     def _contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         with self._session() as session:
             if session.meta.n_bytes is None:
@@ -184,12 +197,17 @@ class Engine(Index):
             largest = None if session.meta.n_bytes is None or session.meta.texts else session.largest()
         return -1 if largest is None else largest
 
-    def _change(self, codes: NDArray[np.uint8], ids: NDArray[Any], removed: NDArray[Any]) -> None:
+    def _change(self, change: Change) -> None:
+        order = np.argsort(change.ids, kind="stable")
+        codes, ids, removed = change.codes[order], change.ids[order], change.removed
+        if change.replaces.any():
+            removed = np.union1d(removed, ids[change.replaces[order]])
         with self._session() as session:
             if len(removed):
                 session.delete(removed)
             texts = ids.dtype.kind == "U" if len(ids) else session.meta.texts
-            wanted = replace(session.meta, n_bytes=session.meta.n_bytes or codes.shape[1] or None, texts=texts)
+            n_bytes = session.meta.n_bytes or codes.shape[1] or None
+            wanted = Meta(n_bytes, texts, change.model)
             if wanted != session.meta:
                 session.create(wanted)
             if len(ids):

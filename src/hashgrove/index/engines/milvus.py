@@ -41,7 +41,7 @@ class MilvusIndex(Engine):
     returns at most 16,384 items per query. Where that is not enough, because ``k`` or ``allowed`` is larger or more
     items are at the same distance, all codes are read and compared here: exact, but slow.
 
-    Options, in the URL or as parameters of `hashgrove.index.connect`:
+    Options, in the URL or as parameters of `hashgrove.connect`:
 
     - ``collection``: the name of the collection.
     - ``search``: ``exact`` (the default) compares a query with every item, by BIN_FLAT or by all lists of BIN_IVF_FLAT.

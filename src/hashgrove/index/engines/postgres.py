@@ -44,7 +44,7 @@ class PostgresIndex(Engine):
     Changes are transactions: other connections see all of one or nothing, and when it has returned it is as durable as
     the server's ``synchronous_commit`` says, which is safe by default. Writers of a table wait for each other.
 
-    Options, in the URL or as parameters of `hashgrove.index.connect`:
+    Options, in the URL or as parameters of `hashgrove.connect`:
 
     - ``table``: the name of the table.
     - ``search``: ``exact`` (the default) compares a query with every item. ``hnsw`` and ``ivfflat`` use such an index
