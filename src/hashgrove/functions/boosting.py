@@ -23,7 +23,7 @@ __all__ = ["BoostedTrees"]
 MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
 DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
-LEAST_UNIT = 1e-6  # of trees that say nothing, so that the linear score alone decides
+LEAST_UNIT = 1e-6  # the unit of trees that do not help, so that the linear score alone decides
 RATE_OF_FEW, RATE_OF_MANY = 0.3, 0.5  # below and from this number of rows
 RATE_ALONE = 0.7  # of many rows, for trees without a start, which have to learn everything themselves
 
@@ -64,11 +64,11 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     min_points : int, default=5
         With sign leaves: a node with this many examples or fewer of either class is a leaf.
     leaves : {"newton", "sign"}, default="newton"
-        What a tree says. ``"newton"``: a real number, a Newton step of the logistic loss. ``"sign"``: -1 or +1, and the
-        trees are combined by discrete AdaBoost, as in the paper; `BoostedTrees.paper` has all its settings.
+        The value of a leaf. ``"newton"``: a real number, a Newton step of the logistic loss. ``"sign"``: -1 or +1, and
+        the trees are combined by discrete AdaBoost, as in the paper; `BoostedTrees.paper` has all its settings.
     learning_rate : float or None, default=None
-        With Newton leaves: the share of each step that is taken. ``None`` means 0.3; from 25,000
-        rows on 0.5, or 0.7 without a start.
+        With Newton leaves: the share of each step that is taken. ``None`` means 0.3; from 25,000 rows on 0.5, or 0.7
+        without a start.
     regularisation : float, default=10.0
         With Newton leaves: added to the curvature of a leaf, which makes the steps of leaves with few rows smaller. A
         row of mean weight has a curvature of at most 0.5.

@@ -6,8 +6,8 @@ The room knows arrays only; it imports nothing of the package but ``runtime``. I
 - `hashgrove.trees.histogram`: the open nodes of a level, and the sums of their examples' values in each bin.
 - `hashgrove.trees.splitting`: the best split of each node, for sign leaves and for Newton leaves.
 - `hashgrove.trees.grower`: one tree, level by level.
-- `hashgrove.trees.adaboost`, `hashgrove.trees.logistic`: the two boosters, which grow the trees of one bit, and
-  `hashgrove.trees.boosting`: what they share.
+- `hashgrove.trees.adaboost`, `hashgrove.trees.logistic`: the two boosters, which grow the trees of one bit;
+  `hashgrove.trees.boosting`: their settings, their memory, and weight trimming.
 - `hashgrove.trees.prediction`: sums over the trees of each bit, for training rows and for encoding.
 
 `hashgrove.functions.BoostedTrees` is the learner that users see; the encoders are in `hashgrove.encoders.trees`.

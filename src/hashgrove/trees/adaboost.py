@@ -68,7 +68,7 @@ def adaboost(
 
 
 def _evaluate(data: BinnedData, tree: Nodes) -> NDArray[np.bool_]:
-    """Whether the tree says +1, for each training row."""
+    """The training rows whose value in the tree is +1, as flags."""
     n_features, n = data.bins.shape
     compiled = compile_votes(join_trees([tree]), np.ones(1, np.int16), unit=n, n_features=n_features)
     return sums_of_bins(sum_votes, data.bins, compiled, n_jobs=data.n_jobs)[0] > 0

@@ -1,4 +1,4 @@
-"""What both boosters share: the settings, the memory for all trees of a bit, and weight trimming."""
+"""Parts of both boosters: their settings, the memory for all trees of a bit, and weight trimming."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DROPPED_BITS = 18  # of a float32; its exponent and the top 5 bits of its mantis
 
 
 class BoostingSettings(NamedTuple):
-    """How the trees of a bit are boosted, whatever their leaves.
+    """The settings of boosting that do not depend on the kind of leaves.
 
     Attributes
     ----------

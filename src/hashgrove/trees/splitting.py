@@ -126,7 +126,7 @@ def unpack(total):
 
 @kernel
 def may_split(rule, n, n_positive, total):
-    """Whether a node may be split that has ``n`` examples, ``n_positive`` positive values, and this sum of values.
+    """Whether a node with ``n`` examples, ``n_positive`` positive values and this sum of values may be split.
 
     With Newton leaves the curvature must be enough for two leaves.
     """
@@ -190,9 +190,9 @@ def best_stumps(
 
 def choose_groups(stumps: Stumps, totals: NDArray[np.int64], rule: SplitRule) -> NDArray[np.int64]:
     """The group of features with the best stump of each node, or -1 if a single leaf is as good."""
-    return (
-        _choose_newton(stumps.gains, totals, rule.regularisation) if rule.newton else _choose_sign(stumps.gains, totals)
-    )
+    if rule.newton:
+        return _choose_newton(stumps.gains, totals, rule.regularisation)
+    return _choose_sign(stumps.gains, totals)
 
 
 @kernel
@@ -518,7 +518,7 @@ def _choose_newton(gains, totals, regularisation):
 
 @kernel
 def _gain_alone(total, regularisation):
-    """What a node with this sum of values gains as a leaf."""
+    """The gain of a node with this sum of values as a leaf."""
     gradient, half = unpack(total)
     return gradient * gradient / max(half + regularisation, TINY)
 
