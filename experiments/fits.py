@@ -37,9 +37,9 @@ def shared_fit(spec: Spec) -> Spec:
 
 
 def has_prefixes(spec: Spec) -> bool:
-    """Say whether the first bits of a longer fit are, bit for bit, what a shorter fit gives.
+    """Say whether the first bits of a longer fit equal the bits of a shorter fit.
 
-    That is so for trees as in the paper: a bit depends on the bits before it only, and scores are sums of integers.
+    They do for the paper's trees: a bit depends on the bits before it only, and scores are sums of integers.
     (The sums of other hash functions are rounded, and the rounding may depend on how many bits are encoded together.)
     """
     learner: Any = spec.params.get("hash_function", "trees")

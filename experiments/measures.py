@@ -1,4 +1,4 @@
-"""What is measured in a run. A new measure is one entry in `MEASURES`; tables, claims and reports then know it."""
+"""Measures of a run. A new one is one entry in `MEASURES`; tables, claims and reports then know it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SVM_PENALTY = 0.01
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is there at the end of a run, for measures to look at.
+    """The codes, reports and times at the end of a run, from which measures are computed.
 
     ``history`` has the record of each bit, and is empty for methods that keep none; ``codewords`` are the codes of the
     classes that were trained on, if the method has them. ``margins`` say how sure the hasher is of each bit of each
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Measure:
-    """How a figure is computed, shown and compared.
+    """A kind of figure: its title, its computation, and how it is shown and compared.
 
     ``of`` computes it from an `Outcome`; None means that the measure does not apply to the run. ``is_paper`` marks the
     measures that only the paper's figures have; a stored run without them was done before they were known. One that

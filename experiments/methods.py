@@ -1,4 +1,4 @@
-"""From the name and the settings of a method in tables.toml to an object with ``fit`` and ``transform``."""
+"""Make a hasher from the name and the settings of a method in tables.toml."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def _core_seconds(record: dict[str, Any] | None) -> float:
 
 
 def _order(group: list[Job]) -> dict[str, Any]:
-    """What a worker has to know about runs that share a fit, besides what all runs have in common."""
+    """Return the order to a worker to do the runs that share a fit."""
     runs = [{"cell": job.spec.to_dict(), "experiment": job.home, "slow": job.slow} for job in group]
     return {"runs": runs, "fingerprint": group[0].fingerprint}
 

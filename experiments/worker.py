@@ -99,7 +99,7 @@ def _outcome(spec: Spec, data: Dataset, fit: Fit, *, seed: int, n_jobs: int | No
     codes, database_seconds = fit.codes(data, data.database, spec.bits)
     queries, query_seconds = fit.codes(data, data.query, spec.bits)
     margins = fit.margins(data, data.query, spec.bits)
-    truth: dict[str, Any] = {
+    labels: dict[str, Any] = {
         "y_queries": data.y_query,
         "y_database": data.y_database,
         "k": 100,
@@ -115,9 +115,9 @@ def _outcome(spec: Spec, data: Dataset, fit: Fit, *, seed: int, n_jobs: int | No
         codes=codes,
         queries=queries,
         margins=margins,
-        report=evaluate(FlatIndex(codes), queries, **truth),
-        by_margins=cache(lambda: evaluate(FlatIndex(codes), queries, weights=margins, **truth)),
-        by_paper=evaluate(FlatIndex(codes), queries, protocol=PAPER_PROTOCOL, knn=None, **truth),
+        report=evaluate(FlatIndex(codes), queries, **labels),
+        by_margins=cache(lambda: evaluate(FlatIndex(codes), queries, weights=margins, **labels)),
+        by_paper=evaluate(FlatIndex(codes), queries, protocol=PAPER_PROTOCOL, knn=None, **labels),
         fit_seconds=fit.seconds(spec.bits),
         encode_seconds=database_seconds + query_seconds,
     )

@@ -147,7 +147,7 @@ class SPLH(SupervisedHasher):
 
 
 def _unit(X: NDArray[Any], by_author: bool) -> float:
-    """What rows are divided by: their mean norm for the author's update, else 1 unless squares would not be finite.
+    """The divisor of rows: their mean norm for the author's update, else 1 unless squares would not be finite.
 
     It is a power of two, so that dividing by it changes no digit.
     """

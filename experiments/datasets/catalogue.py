@@ -1,4 +1,4 @@
-"""What is known about a data set before it is read: its files, where they are looked for, and how to get them."""
+"""Entries of the registry: the files of a data set, the folders in which they may be, and how to get them."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Entry:
         return layout.read(place, self, **options)
 
     def explain_missing(self, root: Path) -> str:
-        """Which files are missing, where they are expected and how to get them, in one line."""
+        """Name the missing files, the folders in which they are expected and how to get them, in one line."""
         for place in self.places(root):
             for layout in self.layouts:
                 missing = layout.missing(place)
@@ -186,7 +186,7 @@ class Entry:
         return f"{self.places(root)[0]}: no files of {self.name}. Expected {forms} in {places}. {self.advice(root)}"
 
     def advice(self, root: Path) -> str:
-        """How to get the files."""
+        """Say how to get the files."""
         if self.remotes:
             at = "" if root == data_root() else f" --root {root}"
             return f"Get it with: python -m experiments datasets fetch {self.name}{at}"

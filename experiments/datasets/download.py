@@ -190,7 +190,7 @@ def _is_final(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the text that urllib puts around it."""
+    """The reason of an error, without the text that urllib puts around it."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"[:200]
     reason = getattr(error, "reason", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import hashgrove
+from paths import DOCS, REPOSITORY
 
 ROOT = Path(hashgrove.__file__).parent
 TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
@@ -122,6 +124,24 @@ IMPORTS = imports()
 
 def parts(names):
     return {part_of(name) for name in names if name.startswith("hashgrove.")}
+
+
+def test_nothing_imports_the_experiments():
+    for module, names in IMPORTS.items():
+        assert not {name for name in set().union(*names) if name.split(".")[0] == "experiments"}, module
+
+
+def test_experiments_import_neither_the_service_nor_the_engines():
+    for path in sorted((REPOSITORY / "experiments").rglob("*.py")):
+        names = imported(ast.walk(ast.parse(path.read_text())))
+        assert not {name for name in names if name.startswith(("hashgrove.web", "hashgrove.index.engines"))}, path
+
+
+def test_the_page_says_how_long_the_package_is():
+    page = (DOCS / "how-it-works.md").read_text()
+    stated = int(re.search(r"about ([\d,]+) lines of Python", page)[1].replace(",", ""))
+    lines = sum(len(path.read_text().splitlines()) for path in ROOT.rglob("*.py"))
+    assert stated == pytest.approx(lines, rel=0.05)
 
 
 def test_every_part_is_known():
