@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -25,6 +26,7 @@ from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
 from hashgrove.runtime.progress import report_progress
 from hashgrove.runtime.streams import seed_of, substream
+from hashgrove.runtime.threads import in_order
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target
@@ -80,7 +82,7 @@ class FastHash(SupervisedHasher):
     random_state : int, RandomState or None
         Seed. The same seed gives the same model with any number of threads.
     n_jobs : int or None
-        Number of threads; ``None`` means all cores.
+        Number of threads; ``None`` means all cores. If not stagewise, each learns bits of its own.
     verbose : int, default=0
         1: show a progress bar if stderr is a terminal. 2: also print a line per bit if it is not.
     callbacks : sequence of callables
@@ -345,7 +347,8 @@ class FastHash(SupervisedHasher):
             X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs
         )
         inferred = learned.replay(step_one, stagewise=stagewise)
-        for bit in two_step(step_one, learner, data, stagewise=stagewise):
+        in_threads = partial(in_order, n_jobs=self.n_jobs)
+        for bit in two_step(step_one, learner, data, stagewise=stagewise, execute=in_threads):
             inferred.append(bit.inferred)
             learned.add(bit, seen=bit.output if stagewise else bit.inferred)
             if after_each is not None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import warnings
 
 import joblib
@@ -317,3 +318,32 @@ def test_no_warnings_in_a_plain_fit(digits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small(4).fit(*digits[:2]).transform(digits[2])
+
+
+class CountingTrees(BoostedTrees):
+    """Boosted trees that note the threads that learn them, two bits at a time."""
+
+    def __init__(self, *, n_trees=5, start=None):
+        super().__init__(n_trees=n_trees, start=start)
+
+    def prepare(self, X, rng, **options):
+        self.threads_, self.together_ = set(), threading.Barrier(2, timeout=120)
+        return super().prepare(X, rng, **options)
+
+    def learn(self, data, z, weights, rng):
+        self.threads_.add(threading.get_ident())
+        if threading.current_thread() is not threading.main_thread():
+            self.together_.wait()  # breaks unless two bits are learned at the same time
+        return super().learn(data, z, weights, rng)
+
+
+@pytest.mark.parametrize("settings", [{}, {"start": "linear"}], ids=str)
+def test_independent_bits_are_learned_in_parallel_with_equal_results(digits, settings, tmp_path):
+    X, y = digits[0][:300], digits[1][:300]
+    for n_jobs in (1, 2):
+        learner = CountingTrees(**settings)
+        hasher = FastHash(8, hash_function=learner, stagewise=False, generic_bits=0, random_state=0, n_jobs=n_jobs)
+        hasher.fit(X, y).save(tmp_path / str(n_jobs))
+        assert len(learner.threads_) == n_jobs
+        assert [record.bit for record in hasher.history_] == list(range(8))
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()

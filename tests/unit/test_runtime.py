@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 from hashgrove.runtime import compiling
 from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.threads import available_threads, chunks, run_tasks
+from hashgrove.runtime.threads import available_threads, chunks, in_order, run_tasks
 
 
 def test_results_are_in_the_order_of_the_tasks():
@@ -202,3 +202,48 @@ def test_a_damaged_cache_is_compiled_anew(tmp_path, monkeypatch):
         assert import_module("thrice").thrice(14) == 42
         for file in (tmp_path / "__pycache__").glob("thrice*.nb?"):
             file.write_bytes(file.read_bytes()[:-20])
+
+
+class TestInOrder:
+    def test_results_are_in_the_order_of_the_pieces(self):
+        def slow_first(number):
+            time.sleep(0.02 if number == 0 else 0)
+            return number
+
+        assert list(in_order(slow_first, range(9), n_jobs=3)) == list(range(9))
+
+    def test_pieces_are_taken_while_results_are_consumed(self):
+        taken = []
+        pieces = (taken.append(number) or number for number in range(100))
+        results = in_order(str, pieces, n_jobs=2)
+        assert next(results) == "0"
+        assert len(taken) <= 4
+        results.close()
+        assert len(taken) <= 4
+
+    def test_several_threads_work_and_each_has_no_others(self):
+        together = threading.Barrier(2, timeout=60)  # breaks unless two pieces run at the same time
+
+        def piece(_):
+            together.wait()
+            return available_threads(8), run_tasks(threading.get_ident, [()] * 3, n_jobs=8)
+
+        for n_threads, idents in in_order(piece, range(4), n_jobs=2):
+            assert n_threads == 1
+            assert len(set(idents)) == 1
+        assert available_threads(8) == 8
+
+    @pytest.mark.parametrize("n_jobs", [1, 2])
+    def test_an_error_is_raised_in_its_place_and_ends_the_work(self, n_jobs):
+        done = []
+
+        def piece(number):
+            if number == 2:
+                raise ValueError("number 2")
+            return done.append(number) or number
+
+        results = in_order(piece, range(50), n_jobs=n_jobs)
+        assert [next(results), next(results)] == [0, 1]
+        with pytest.raises(ValueError, match="number 2"):
+            next(results)
+        assert len(done) < 10

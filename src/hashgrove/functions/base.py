@@ -49,7 +49,8 @@ class Learner(Protocol):
         """Learn one bit. Returns an encoder of one bit, and the values, -1 or +1, that it gives for the training rows.
 
         ``z`` holds the values to learn, -1 or +1 for each row. ``weights`` say how much each row matters; a learner
-        may ignore them.
+        may ignore them. If bits are not learned stagewise, several threads call this method at the same time, and
+        ``data`` must not change.
         """
 
 

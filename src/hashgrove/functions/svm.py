@@ -202,9 +202,10 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
         if self.max_iter == 0:
             Integer(1).check("max_iter", self.max_iter)
-        low, scale = _scaling(X, earlier)
+        before = None if earlier is None else earlier.part(Kernel)
+        low, scale = _scaling(X) if before is None else (before.low, before.scale)
         scaled = (X - low) * scale
-        gamma = np.array(self._gamma(scaled, rng, earlier, n_jobs), np.float64)
+        gamma = np.array(self._gamma(scaled, rng, before, n_jobs), np.float64)
         shared = {"support": scaled, "gamma": gamma, "low": low, "scale": scale}
         if self.n_support is None:
             return _KernelData(X, scaled, shared, None, None, n_jobs)
@@ -215,10 +216,12 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         mapping = Kernel(**shared, weights=nystroem.T, bias=np.zeros(nystroem.shape[1]))
         return _KernelData(X, scaled, shared, nystroem, SquaredHinge(mapping.scores(X, n_jobs=n_jobs)), n_jobs)
 
-    def _gamma(self, scaled: NDArray[np.float64], rng: np.random.Generator, earlier: Any, n_jobs: int | None) -> float:
+    def _gamma(
+        self, scaled: NDArray[np.float64], rng: np.random.Generator, earlier: Kernel | None, n_jobs: int | None
+    ) -> float:
         """The kernel's width; a warm start must keep that of the earlier bits."""
         gamma = _neighbour_gamma(scaled, rng, n_jobs) if self.gamma is None else float(self.gamma)
-        if not isinstance(earlier, Kernel):
+        if earlier is None:
             return gamma
         if self.gamma not in (None, float(earlier.gamma)):
             raise ValueError(
@@ -254,10 +257,8 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         return encoder, bit_of(encoder, data.X, data.n_jobs)
 
 
-def _scaling(X: NDArray[Any], earlier: Encoder | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The least value of each feature, and 1 / its range (0 if it is constant); a warm start keeps the earlier ones."""
-    if isinstance(earlier, Kernel):
-        return earlier.low, earlier.scale
+def _scaling(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least value of each feature, and 1 / its range (0 if it is constant)."""
     low = X.min(axis=0).astype(np.float64)
     span = X.max(axis=0) - low
     return low, np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)

@@ -73,6 +73,7 @@ class LeaveOneOutRidge:
                 square += part.T @ part
         values, self._vectors = eigh(square, overwrite_a=True, check_finite=False)
         self._values = np.maximum(values, 0.0)
+        self._last: tuple[float, NDArray[np.float64]] | None = None  # a penalty, and the leverages with it
 
     def best_penalty(self, targets: NDArray[np.float64]) -> float:
         """The penalty with the least squared error of the leave-one-out predictions, summed over all targets."""
@@ -89,9 +90,10 @@ class LeaveOneOutRidge:
 
     def solve(self, targets: NDArray[np.float64], penalty: float) -> Regression:
         """Regressions of targets of shape (n, n_targets)."""
-        if getattr(self, "_last", (None,))[0] != penalty:  # one penalty serves all bits of a fit
-            self._last = penalty, self._leverages(np.array([penalty]))[:, 0]
-        return self._solve(targets, penalty, self._last[1])
+        last = self._last  # read once: another thread may solve with another penalty
+        if last is None or last[0] != penalty:  # one penalty serves all bits of a fit
+            last = self._last = penalty, self._leverages(np.array([penalty]))[:, 0]
+        return self._solve(targets, penalty, last[1])
 
     def fitted(self, targets: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
         """The predictions for the training rows by the model that saw them all."""

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-__all__ = ["available_threads", "chunks", "has_abandoned_calls", "run_tasks", "run_within"]
+__all__ = ["available_threads", "chunks", "has_abandoned_calls", "in_order", "run_tasks", "run_within"]
 
 LIMITED = "hashgrove-limited"  # name of the threads of `run_within`
 GRACE_SECONDS = 2.0  # time that a call has to end after it was asked to stop
+PIECES_AHEAD = 2  # pieces of work per thread that `in_order` takes before their results are asked for
+
+_thread = threading.local()  # ``is_piece``: whether this thread carries out a piece of work of `in_order`
 
 
 def available_threads(n_jobs: int | None = None) -> int:
     """Number of threads for a value of ``n_jobs``.
 
-    ``None`` and -1 mean all cores that this process may use, -2 means all but one, and so on.
+    ``None`` and -1 mean all cores that this process may use, -2 means all but one, and so on. Inside a piece of work of
+    `in_order` there is one thread, whatever ``n_jobs`` is.
 
     >>> available_threads(2)
     2
@@ -28,6 +33,8 @@ def available_threads(n_jobs: int | None = None) -> int:
         from hashgrove.runtime.parameters import ParameterError  # imports numpy, which the command line's help need not
 
         raise ParameterError("n_jobs", f"must be a non-zero integer or None. Got {n_jobs!r} instead.")
+    if getattr(_thread, "is_piece", False):
+        return 1
     if n_jobs is not None and n_jobs > 0:
         return int(n_jobs)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -79,6 +86,38 @@ def run_tasks(
             if not helper.cancel():  # a helper that has not started yet has nothing left to do
                 helper.result()
     return results
+
+
+def in_order(function: Callable[[Any], Any], pieces: Iterable[Any], *, n_jobs: int | None = None) -> Iterator[Any]:
+    """Apply a function to pieces of work on ``n_jobs`` threads, and yield the results in the order of the pieces.
+
+    Like `map`, it takes the pieces while the results are consumed, but a few of them ahead. If a piece fails, or the
+    consumer stops, those that have begun are finished and no other one is begun.
+
+    >>> list(in_order(abs, [-3, 2, -1], n_jobs=2))
+    [3, 2, 1]
+    """
+    n_threads = available_threads(n_jobs)
+    if n_threads == 1:
+        yield from map(function, pieces)
+        return
+
+    def carry_out(piece: Any) -> Any:
+        _thread.is_piece = True
+        return function(piece)
+
+    waiting: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="hashgrove-piece") as pool:
+        try:
+            for piece in pieces:
+                waiting.append(pool.submit(carry_out, piece))
+                if len(waiting) >= PIECES_AHEAD * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def run_within(seconds: float | None, function: Callable[[], Any], *, stop: Callable[[], object] = lambda: None) -> Any:
