@@ -178,6 +178,35 @@ def test_trees_have_at_most_ten_files():
     assert len(list((ROOT / "trees").glob("*"))) - (ROOT / "trees" / "__pycache__").exists() <= 10
 
 
+def room_of(path):
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_room_uses_private_names_of_another():
+    """A method of the own class or its base (self, cls, super) is no use of another room."""
+    trees = {path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py")}
+    defined = {room_of(path): set() for path in trees}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                defined[room_of(path)].add(node.name)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                defined[room_of(path)].add(node.attr)
+    for path, tree in trees.items():
+        room = room_of(path)
+        foreign = {name for other, names in defined.items() if other != room for name in names} - defined[room]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
+                assert not (is_private(node.attr) and node.attr in foreign), f"{path}: {ast.unparse(node)}"
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hashgrove."):
+                private = [alias.name for alias in node.names if is_private(alias.name)]
+                assert not private or node.module.split(".")[1] == room, f"{path}: {private}"
+
+
 def test_no_pickle_and_no_vague_names():
     for module, (_, names) in IMPORTS.items():
         assert not {name.split(".")[0] for name in names} & {"pickle", "marshal", "shelve", "dill", "joblib"}, module

@@ -81,16 +81,12 @@ def search_together(index: Index, queries: Sequence[Query]) -> list[Results]:
     first = queries[0]
     codes = first.codes if len(queries) == 1 else np.concatenate([query.codes for query in queries])
     k = max(query.k for query in queries)
+    options: dict[str, Any] = {"allowed": first.allowed, "model": index.model}  # the model was checked before
     if first.features is not None:
-        features = np.concatenate([query.features for query in queries])
-        distances, ids = index.search(
-            codes, k, allowed=first.allowed, rerank=Rerank(), features=features, model=index.model
-        )
-    elif first.weights is not None:
-        weights = np.concatenate([query.weights for query in queries])
-        distances, ids = index.search(codes, k, weights=weights, allowed=first.allowed, model=index.model)
-    else:
-        distances, ids = index.search(codes, k, allowed=first.allowed, model=index.model)
+        options |= {"rerank": Rerank(), "features": np.concatenate([query.features for query in queries])}
+    if first.weights is not None:
+        options["weights"] = np.concatenate([query.weights for query in queries])
+    distances, ids = index.search(codes, k, **options)
     results, start = [], 0
     for query in queries:
         stop = start + len(query.codes)

@@ -22,11 +22,12 @@ COMPACT = 4  # the files are rewritten when one in so many of their rows holds a
 
 
 class _NewItems(NamedTuple):
-    """Items of a request: codes, features if the items were given as features, and ids if they were given."""
+    """Items of a request: codes, features and ids if they were given, and the digest of the model of the codes."""
 
     codes: NDArray[np.uint8]
     features: NDArray[Any] | None
     ids: NDArray[Any] | None
+    model: str | None
 
 
 class Writer:
@@ -94,15 +95,15 @@ class Writer:
         codes = np.empty((len(asked.items), next(iter(parts.values())).shape[1]), np.uint8)
         for is_encoded, part in parts.items():
             codes[encoded == is_encoded] = part
-        return _NewItems(codes, None if digits else features, ids)
+        return _NewItems(codes, None if digits else features, ids, self._collection.digest if rows else asked.model)
 
     async def _from_rows(self, asked: ItemsRows, body: bytes) -> _NewItems:
         self._check_codes_allowed(asked.model, "kind", given=asked.kind == "codes")
         rows = self._encoding.check_rows(body, asked.kind, limit=self._limits.items)
         ids = self._ids(asked.id or [], len(rows))
         if asked.kind == "codes":
-            return _NewItems(rows, None, ids)
-        return _NewItems((await self._encoding.encode(rows)).codes, rows, ids)
+            return _NewItems(rows, None, ids, asked.model)
+        return _NewItems((await self._encoding.encode(rows)).codes, rows, ids, self._collection.digest)
 
     def _check_codes_allowed(self, model: str | None, field: str, *, given: bool) -> None:
         if given and self._collection.stored_features is not None:
@@ -124,7 +125,7 @@ class Writer:
                 message = f"There is an item with the id {str(ids[known][0])!r} already. Give 'replace' to change it."
                 raise ServiceError(409, message, field="id")
             features = None if collection.stored_features is None else new.features
-            index.add(new.codes, ids=ids, features=features, replace=True, model=index.model)
+            index.add(new.codes, ids=ids, features=features, replace=True, model=new.model)
         except ValueError as error:
             raise from_value_error(error, "items") from None
         self._make_room(int(known.sum()))

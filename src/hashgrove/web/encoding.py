@@ -87,12 +87,12 @@ class Encoding:
     def check_model(self, digest: str | None, *, codes: bool) -> None:
         """Refuse codes of another model, and codes of an unknown one if the index knows its model."""
         own = self._collection.index.model
-        if own is None or digest == own or (digest is None and not codes):
-            return
-        if digest is None:
+        if digest is None and codes and own is not None:
             message = "The 'model' field must be given with codes: the digest of their model, as in /info. Got none."
             raise ServiceError(422, message, field="model")
-        raise must_be("model", f"that of the index, {own}: codes of different models cannot be compared", digest)
+        known = own or self._collection.digest
+        if digest is not None and known is not None and digest != known:
+            raise must_be("model", f"that of the index, {known}: codes of different models cannot be compared", digest)
 
     def check_features(self, rows: Sequence[Sequence[float]], field: str) -> NDArray[Any]:
         """Rows of features as a matrix with as many columns as the model takes."""
