@@ -3,7 +3,8 @@
     python docs/cli_reference.py --write    # put them between the markers of the page
     python docs/cli_reference.py --check    # exit with code 1 if the page differs
 
-The text between ``<!-- hashgrove NAME -->`` and ``<!-- end -->`` is made here; everything around it is written by hand.
+The text between ``<!-- hashgrove NAME -->`` and ``<!-- end -->`` is made here; so are the sections of the commands of
+a group between ``<!-- commands of hashgrove NAME -->`` and ``<!-- end -->``. Everything around is written by hand.
 """
 
 from __future__ import annotations
@@ -20,24 +21,29 @@ import click
 from hashgrove.cli import main as program
 
 PAGE = Path(__file__).resolve().parent / "cli.md"
-SECTION = re.compile(r"(?<=^<!-- )(hashgrove [\w -]+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+PLACE = re.compile(r"^<!-- ((?:commands of )?hashgrove [\w -]+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
-def commands() -> Iterator[click.Context]:
-    """A context of every command of the program, in the order of the help; a group comes before its commands."""
-
-    def below(context: click.Context) -> Iterator[click.Context]:
-        yield context
-        if isinstance(context.command, click.Group):
-            for name in context.command.list_commands(context):
-                command = context.command.get_command(context, name)
-                assert command is not None
-                yield from below(click.Context(command, info_name=name, parent=context))
-
+def texts() -> dict[str, str]:
+    """The text of each place by its name."""
     root = click.Context(program, info_name="hashgrove")
-    for context in below(root):
-        if context is not root:
-            yield context
+    found = {}
+    for context in commands(root):
+        found[context.command_path] = reference(context)
+        if isinstance(context.command, click.Group):
+            sections = [f"### {below.command_path}\n\n{reference(below)}" for below in commands(context)]
+            found[f"commands of {context.command_path}"] = "\n" + "\n".join(sections) + "\n"
+    return found
+
+
+def commands(context: click.Context) -> Iterator[click.Context]:
+    """Contexts of the commands of a group, in the order of its help."""
+    group = context.command
+    assert isinstance(group, click.Group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield click.Context(command, info_name=name, parent=context)
 
 
 def reference(context: click.Context) -> str:
@@ -48,22 +54,12 @@ def reference(context: click.Context) -> str:
     arguments = [found.human_readable_name for found in parameters if isinstance(found, click.Argument)]
     parts = [f"```text\n{usage}\n```", description(command, arguments)]
     if isinstance(command, click.Group):
-        parts.append(table(("command", "meaning"), group_rows(context)))
+        rows = [(f"`{below.info_name}`", marked(below.command.get_short_help_str(200))) for below in commands(context)]
+        parts.append(table(("command", "meaning"), rows))
     options = [found for found in parameters if isinstance(found, click.Option) and "--help" not in found.opts]
     if options:
         parts.append(table(("option", "default", "meaning"), [option_row(o, context, arguments) for o in options]))
     return "\n\n".join(parts) + "\n"
-
-
-def group_rows(context: click.Context) -> list[tuple[str, str]]:
-    """Names and first sentences of the commands of a group."""
-    assert isinstance(context.command, click.Group)
-    rows = []
-    for name in context.command.list_commands(context):
-        command = context.command.get_command(context, name)
-        assert command is not None
-        rows.append((f"`{name}`", marked(command.get_short_help_str(200))))
-    return rows
 
 
 def description(command: click.Command, arguments: list[str]) -> str:
@@ -99,13 +95,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def filled(text: str) -> str:
-    """The page with the reference of every command in its place; each command must have a place."""
-    references = {context.command_path: reference(context) for context in commands()}
-    places = [match[1] for match in SECTION.finditer(text)]
-    if sorted(places) != sorted(references):
-        missing, unknown = set(references) - set(places), set(places) - set(references)
-        raise SystemExit(f"docs/cli.md: commands without a place: {sorted(missing)}; unknown: {sorted(unknown)}")
-    return SECTION.sub(lambda match: f"{match[1]}{match[2]}{references[match[1]]}", text)
+    """The page with every text in its place; each text must have one."""
+    found, places = texts(), [match[1] for match in PLACE.finditer(text)]
+    if sorted(places) != sorted(found):
+        missing, unknown = sorted(set(found) - set(places)), sorted(set(places) - set(found))
+        raise SystemExit(f"docs/cli.md: commands without a place: {missing}; places without a command: {unknown}")
+    return PLACE.sub(lambda match: f"<!-- {match[1]} -->\n{found[match[1]]}<!-- end -->", text)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -228,7 +228,7 @@ class TestExtractor:
     def test_every_parameter_is_described(self, name):
         options = signature_options({"": FEATURES[name]})
         assert all(option.help and not option.help.startswith("[") for option in options)
-        wanted = set(FEATURES[name]._get_param_names()) - {"n_jobs", "verbose"}
+        wanted = set(FEATURES[name]().get_params()) - {"n_jobs", "verbose"}
         assert {option.parameters[""].name for option in options} == wanted
 
 

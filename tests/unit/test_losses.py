@@ -8,7 +8,7 @@ from hashgrove.inference import BinaryQuadratic, PairDistances
 from naive import coefficient_matrix, pair_matrix
 
 
-@pytest.mark.parametrize("name", losses.LOSSES)
+@pytest.mark.parametrize("name", ["ksh", "bre", "hinge", "exph"])
 @pytest.mark.parametrize("n_bits", [1, 2, 5, 64, 1024])
 def test_each_loss_is_what_the_paper_prints(name, n_bits):
     d = np.arange(n_bits + 1)
