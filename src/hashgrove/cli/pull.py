@@ -20,8 +20,9 @@ __all__ = ["pull"]
 @click.option("-o", "--output", required=True, metavar="FILE", help="Index to write (.hgi), or codes (.npy or .csv).")
 @click.option("--ids", metavar="FILE", help="Text file to write the ids of the codes to, one per line.")
 def pull(url: str, output: str, ids: str | None) -> None:
-    """Fetch all items from the engine at a URL, and write them to an index or to a file of codes.
+    """Fetch all items from an engine.
 
+    They are written to an index or to a file of codes. URL says where the engine is, such as sqlite:///codes.db.
     Items are in the order in which they were added. An output that exists is replaced when all items have arrived, so
     a pull that is interrupted leaves it as it is.
 

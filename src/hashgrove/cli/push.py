@@ -26,10 +26,10 @@ __all__ = ["push"]
 def push(
     items: str, url: str, ids: str | None, model: str | None, replace: bool, batch: int, n_jobs: int | None
 ) -> None:
-    """Send ITEMS to a database or to a file of another library.
+    """Send items to another engine.
 
-    ITEMS is an index, a file of packed codes or, with --model, features or images. The digest of the model is stored
-    with the codes, and items of another model are refused.
+    An engine is a database or a file of another library. ITEMS is an index, a file of packed codes or, with --model,
+    features or images. The digest of the model is stored with the codes, and items of another model are refused.
 
     Items that are there already with the same code are not sent again: a push that was interrupted goes on where it
     stopped, and one that is repeated changes nothing. Items that are there with another code are an error, unless

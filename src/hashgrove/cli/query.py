@@ -16,9 +16,10 @@ __all__ = ["query"]
 @click.argument("images")
 @options.search_options
 def query(folder: str, images: str, **how: Any) -> None:
-    """Find the items of an INDEX that are nearest to new IMAGES: one image, or a folder of them.
+    """Find the neighbours of new images.
 
-    The model in the index encodes them; `hashgrove index build` puts it there.
+    IMAGES is one image, or a folder of them. The model in the INDEX encodes them; `hashgrove index build` puts it
+    there.
 
     \b
     Example:

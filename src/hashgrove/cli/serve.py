@@ -44,10 +44,11 @@ def serve(
     insecure: bool,
     **known: Any,
 ) -> None:
-    """Serve an INDEX over HTTP: search for programs, and a page for people.
+    """Serve an index over HTTP.
 
-    INDEX is a folder that `hashgrove index build` made, or the URL of an engine. Only this machine is served, unless
-    --host says otherwise; then a key is needed. Ctrl+C stops the service.
+    Programs search it by requests, and people on a page. INDEX is a folder that `hashgrove index build` made, or the
+    URL of an engine. Only this machine is served, unless --host says otherwise; then a key is needed. Ctrl+C stops the
+    service.
 
     \b
     Example:

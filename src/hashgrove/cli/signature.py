@@ -199,7 +199,8 @@ def _parameters(function: Callable[..., Any], choices: Mapping[str, Iterable[str
         kind = click.Choice(tuple(names)) if names is not None else _kind(name, parameter.annotation, constraint)
         if kind is not None and name not in SET_BY_COMMANDS:
             required = constraint is not None and not constraint.allows(parameter.default)
-            found.append(_Parameter(name, kind, parameter.default, texts.get(name, ""), required))
+            text = texts.get(name, "").replace("None means", "none means")  # as `_Value.convert` takes it
+            found.append(_Parameter(name, kind, parameter.default, text, required))
     return found
 
 
