@@ -120,10 +120,11 @@ class TestContract:
         np.testing.assert_array_equal(np.load(tmp_path / "X.npy"), X)  # the old file is kept
         assert not list(tmp_path.glob(".hashgrove-*"))
         rows = []
-        with pytest.warns(UserWarning, match=r"04\.png.*skipped"):
+        with pytest.warns(UserWarning, match=r"04\.png.*skipped") as caught:
             shape = extractor.transform_to(
                 paths, tmp_path / "X.npy", on_error="skip", callback=lambda kept, done: rows.extend(kept)
             )
+        assert caught[0].filename == __file__
         assert shape == (10, extractor.n_features_)
         assert rows == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
         np.testing.assert_array_equal(np.load(tmp_path / "X.npy"), X[rows])

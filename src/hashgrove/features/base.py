@@ -167,6 +167,12 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Numbers of the images that have a row in this batch.
         features : array of shape (len(kept), n_features_)
         """
+        return self._batches(images, on_error, n_jobs, stacklevel=2)
+
+    def _batches(
+        self, images: Images, on_error: str, n_jobs: int | None, *, stacklevel: int
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
+        """The same; warnings point at the line that is ``stacklevel`` - 1 calls above."""
         check_is_fitted(self, "n_features_")
         ON_ERROR.check("on_error", on_error)
         source, n_jobs = self._source(images), self.n_jobs if n_jobs is None else n_jobs
@@ -191,7 +197,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 )
             for (_, stop), (kept, features, errors) in zip(batches[first:last], results, strict=True):
                 for error in errors:
-                    warnings.warn(f"{error}; skipped", UserWarning, stacklevel=2)
+                    warnings.warn(f"{error}; skipped", UserWarning, stacklevel=stacklevel)
                 yield stop, kept, features
 
     def transform(self, images: Images) -> NDArray[Any]:
@@ -231,7 +237,7 @@ class FeatureExtractor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_rows = 0
         with atomic_write(path) as file:
             start = _write_header(file, (n_rows, self.n_features_), self.output_dtype)
-            for done, kept, features in self.batches(images, on_error=on_error):
+            for done, kept, features in self._batches(images, on_error, None, stacklevel=3):
                 file.write(np.ascontiguousarray(features, self.output_dtype.newbyteorder("<")).data)
                 n_rows += len(kept)
                 if callback is not None:
