@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any
 
@@ -47,7 +48,9 @@ def load_hasher(path: str | os.PathLike[str], **parameters: Any) -> FastHash:
     if "hash_function" not in parameters:  # the one that "auto" chose, checked like a parameter
         set_checked("hash_function", notes.get("hash_function"))
         hasher.hash_function_ = as_learner(hasher.hash_function)
-    for name in sorted((stored.keys() & FastHash._get_param_names()) - FastHash.not_saved - parameters.keys()):
+    for name in sorted(
+        (stored.keys() & inspect.signature(FastHash).parameters.keys()) - FastHash.not_saved - parameters.keys()
+    ):
         set_checked(name, stored[name])
     hasher.set_params(**parameters)
     encoder: Any = getattr(loaded, "encoder", loaded)  # of an ImageEncoder, or the encoder itself

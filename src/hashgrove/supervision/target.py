@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length
 
-from hashgrove.runtime.parameters import Integer
+from hashgrove.runtime.parameters import Integer, ParameterError
 from hashgrove.supervision.affinity import Affinity
 from hashgrove.supervision.base import Supervision
 from hashgrove.supervision.forms import ClassLabels, Pairs, Tags
@@ -40,15 +41,7 @@ class Target:
                 "Pass class labels or tags as y, pairs as affinity, or triplets."
             )
         n_points = X.shape[0] if hasattr(X, "shape") else len(X)
-        weights = (
-            None
-            if self.sample_weight is None
-            else _check_sample_weight(self.sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        )
-        if weights is not None:
-            if not weights.any():
-                raise ValueError("The 'sample_weight' parameter must have a weight above 0. Got zeros only.")
-            weights = weights / weights.mean()
+        weights = None if self.sample_weight is None else _check_weights(self.sample_weight, n_points)
         if self.y is None:
             return self._read_pairs(X, n_points, weights)
         check_consistent_length(X, self.y)
@@ -65,3 +58,17 @@ class Target:
             check_consistent_length(X, self.affinity)
             return Pairs(self.affinity.signs(), self.affinity, weights)
         return Pairs(read_pairs(self.affinity, n_points=n_points), weights=weights)
+
+
+def _check_weights(weights: Any, n_points: int) -> NDArray[np.float64]:
+    """One weight per point, of mean 1; a single number stands for equal weights."""
+    name = "sample_weight"
+    given = np.full(n_points, weights) if isinstance(weights, Real) else weights
+    array: NDArray[np.float64] = check_array(given, dtype=np.float64, ensure_2d=False, input_name=name)
+    if array.shape != (n_points,):
+        raise ParameterError(name, f"must have one number per row, {n_points}. Got shape {array.shape} instead.")
+    if (array < 0).any():
+        raise ParameterError(name, f"must not be negative. Got {array.min():g}.")
+    if not array.any():
+        raise ParameterError(name, "must have a weight above 0. Got zeros only.")
+    return array / array.mean()
