@@ -188,7 +188,7 @@ def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folde
     """Files of codes do not say which model made them, so --model must."""
     done(capsys, "index", "build", "codes.npy", "--model", "model.hashgrove", "-o", "codes.hgi")
     assert indexes.load_index("codes.hgi").model is not None
-    refused = "Got packed codes; give --model, the model of them"
+    refused = "Got packed codes; say which model made them by --model"
     fails(capsys, "search", "codes.hgi", "queries.npy", code=1, match=refused)
     fails(capsys, "index", "add", "codes.hgi", "queries.npy", code=1, match=refused)
     by_codes = done(capsys, "search", "codes.npy", "queries.npy", "-k", "3")

@@ -85,7 +85,9 @@ def read_items(
         encoder = load(file)
         codes = _packed_codes(path, encoder)
         if codes is not None and model is None:
-            raise FileError(f"{path}: must be features or images. Got packed codes; give --model, the model of them.")
+            raise FileError(
+                f"{path}: must be features or images. Got packed codes; say which model made them by --model."
+            )
         items = InputItems(codes) if codes is not None else encode_file(encoder, path, model=file, n_jobs=n_jobs)
         items = replace(items, encoder=encoder, model_file=file)
     return replace(items, ids=_read_ids(ids, path, items))

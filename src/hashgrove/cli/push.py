@@ -59,13 +59,13 @@ def push(
         with show_count("items", len(rows)) as show:
             for start in range(0, len(rows), batch):
                 part = rows[start : start + batch]
-                index.add(codes[part], ids=names[part], replace=True, model=digest)
+                index.add(codes[part], ids=names[part], replace=replace, model=digest)
                 show(start + len(part))
         click.echo(f"Sent {len(rows):,} of {len(codes):,} items; {index.place} has {len(index):,} now", err=True)
 
 
 def _check_new(index: Any, ids: NDArray[Any], items: str) -> None:
-
+    """Refuse items that the index has already."""
     from hashgrove.storage.formats import FileError
 
     there = ids[index.contains(ids)]
