@@ -34,13 +34,33 @@ def prefetch(array, offset):
     """A hint to the processor: nothing to do."""
 
 
-def below(words, n, first, queries, query, n_words, limit):
-    """`hashgrove.index.scan._below`: which of 64 items are nearer to a query than ``limit``, one bit per item."""
-    found = 0
-    for item in range(64):
-        distance = sum(popcount(words[w * n + first + item] ^ queries[query + w]) for w in range(n_words))
-        found |= int(distance < limit) << item
-    return np.uint64(found)
+def distance(words, n, queries, query, n_words, item):
+    return sum(popcount(words[w * n + item] ^ queries[query + w]) for w in range(n_words))
+
+
+def pass_over(words, n, queries, query, n_words, width, limit, first, last):
+    """`hashgrove.index.strips._pass_over`: the first strip with a near item, or ``last``."""
+    for strip in range(int(first), int(last), 64):
+        if least_distance(words, n, queries, query, n_words, width, strip) < limit:
+            return np.uint64(strip)
+    return last
+
+
+def near_in_strip(words, n, queries, query, n_words, width, limit, first, n_items=64):
+    """`hashgrove.index.strips._near_in_strip`: which items are nearer to a query than ``limit``, one bit per item."""
+    assert len(width) in (0, n_words)
+    near = [distance(words, n, queries, query, n_words, int(first) + i) < limit for i in range(n_items)]
+    return np.uint64(sum(int(flag) << i for i, flag in enumerate(near)))
+
+
+def near_in_vector(*arguments):
+    """`hashgrove.index.strips._near_in_vector`: the same for 8 items."""
+    return near_in_strip(*arguments, n_items=8)
+
+
+def least_distance(words, n, queries, query, n_words, width, first):
+    """`hashgrove.index.strips.least_distance`: the smallest distance of 64 items."""
+    return min(distance(words, n, queries, query, n_words, int(first) + i) for i in range(64))
 
 
 def tree(levels, first, records, start, n_tests):
@@ -99,7 +119,10 @@ def write_extremes(histogram, extremes):
 TWINS = {
     "popcount": popcount,
     "prefetch": prefetch,
-    "_below": below,
+    "_pass_over": pass_over,
+    "_near_in_strip": near_in_strip,
+    "_near_in_vector": near_in_vector,
+    "least_distance": least_distance,
     "tree": tree,
     "_add_where": add_where,
     "sum_records": sum_records,
@@ -163,6 +186,14 @@ def search():
     return [*index.search(CODES[:3], 150), *FlatIndex(MANY_CODES).search(CODES[:3], 2), *map(np.concatenate, by_radius)]
 
 
+def search_many():
+    """So many short codes that the limit of the buffered scan is guessed; the second time in vain."""
+    codes = np.random.default_rng(3).integers(256, size=(2**15 + 70, 1)).astype(np.uint8)
+    tight = codes | 1
+    tight[: 70 * 256 : 256] = 0
+    return [array for part in (codes, tight) for array in FlatIndex(part).search(np.zeros((1, 1), np.uint8), 100)]
+
+
 class ByTables(MultiIndex):
     """A `MultiIndex` that uses its tables for every query."""
 
@@ -215,6 +246,7 @@ COMPUTATIONS = {
     "newton trees of depth 9": lambda: fit(trees=NEWTON | {"max_depth": 9, "subset": "tree"}),
     "hamming": lambda: [hamming(CODES[:3], CODES)],
     "search": search,
+    "search of many": search_many,
     "search of some": lambda: [
         *FlatIndex(CODES).search(CODES[:3], 50, allowed=np.arange(0, 200, 2)),
         *FlatIndex(MANY_CODES).search(CODES[:3], 2, allowed=np.arange(0, 650, 2)),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hashgrove.codes import as_columns, pack
-from hashgrove.index import FlatIndex
+import naive
+from hashgrove.codes import as_columns, as_words, hamming, pack
+from hashgrove.index import FlatIndex, scan
+from hashgrove.index.strips import next_near, width_of
 from makers import random_codes
 
 
@@ -56,3 +58,72 @@ def test_columns_follow_the_codes():
     np.testing.assert_array_equal(index.columns, as_columns(index.codes))
     with pytest.raises(ValueError, match="read-only"):
         index.columns[0] = 0
+
+
+WIDTHS = [1, 2, 3, 8, 16, 17, 33]  # words: compiled for a width, and with a loop over the words
+
+
+@pytest.mark.parametrize("n_words", WIDTHS)
+@pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 200, 328])
+def test_near_items_of_strips_agree_with_the_naive_ones(n_words, n):
+    """Every strip, its whole vectors and its last items; with a mask, and from any item on without one."""
+    codes, query = random_codes(n, 64 * n_words, 1), random_codes(1, 64 * n_words, 2)
+    distances = naive.hamming(query, codes)[0]
+    words, asked = as_columns(codes).reshape(-1), as_words(query).reshape(-1)
+    mask = np.random.default_rng(0).integers(2**64, size=-(-n // 64), dtype=np.uint64)
+    allowed = np.unpackbits(mask.view(np.uint8), bitorder="little")[:n].astype(bool)
+    for limit in (0, int(np.median(distances)), 32 * n_words, 64 * n_words + 1):
+        for bitmap, first in ((scan.ALL, 0), (scan.ALL, min(3, n)), (mask, 0)):
+            near, strip = [], np.uint64(first)
+            while strip < n:
+                strip, found = next_near(
+                    words, np.uint64(n), asked, np.uint64(0), np.uint64(n_words), width_of(n_words), np.uint64(limit),
+                    bitmap, strip, np.uint64(n),
+                )  # fmt: skip
+                near += [int(strip) + bit for bit in range(64) if int(found) >> bit & 1]
+                strip += np.uint64(64)
+            expected = [i for i in range(first, n) if distances[i] < limit and (bitmap is scan.ALL or allowed[i])]
+            assert near == expected
+
+
+@pytest.mark.parametrize("n_bits", [64, 128, 1088])
+def test_the_limit_is_guessed_from_a_sample(n_bits):
+    """Enough codes for a guess; a mask that allows most items, and one that allows too few for a guess."""
+    n = 4 * scan.MIN_STRIPS * scan.STRIP // 3 + 11
+    codes, queries = random_codes(n, n_bits, 1), random_codes(3, n_bits, 2)
+    index = FlatIndex(codes)
+    truth = hamming(queries, codes)
+    for step in (1, 2, 500):
+        allowed = np.arange(n) % step == 0
+        places = np.flatnonzero(allowed)
+        distances, ids = index.search(queries, 20, allowed=None if step == 1 else allowed)
+        for q in range(3):
+            order = places[np.argsort(truth[q, places], kind="stable")[:20]]
+            np.testing.assert_array_equal(ids[q], order)
+            np.testing.assert_array_equal(distances[q], truth[q, order])
+
+
+def test_a_guess_that_finds_too_few_items_is_given_up():
+    """All near codes are in strips of the sample, which therefore promises more than there are."""
+    n_near, k, step = 70, 100, 4 * scan.STRIP
+    codes = np.full((scan.SAMPLE * step, 8), 255, np.uint8)
+    codes[: n_near * step : step] = 0
+    queries, guesses = np.zeros((2, 8), np.uint8), np.full(2, scan.NO_LIMIT, np.uint64)
+    index = FlatIndex(codes)
+    scan._guess_limits(width_of(1), index.columns, scan.ALL, 0, len(codes), as_words(queries), k, guesses)
+    assert guesses.tolist() == [1, 1]
+    distances, ids = index.search(queries, k)
+    assert distances.tolist() == [[0] * n_near + [64] * (k - n_near)] * 2
+    assert (ids == np.argsort(codes[:, 0] > 0, kind="stable")[:k]).all()
+
+
+@pytest.mark.parametrize("n_words", WIDTHS)
+def test_radius_search_of_any_width(n_words):
+    codes, queries = random_codes(700, 64 * n_words, 1), random_codes(40, 64 * n_words, 2)
+    truth = hamming(queries, codes)
+    radius = int(np.quantile(truth, 0.1))
+    distances, ids = FlatIndex(codes).search_radius(queries, radius)
+    for q in range(40):
+        order = np.argsort(truth[q], kind="stable")[: (truth[q] <= radius).sum()]
+        np.testing.assert_array_equal(ids[q], order)
+        np.testing.assert_array_equal(distances[q], truth[q, order])

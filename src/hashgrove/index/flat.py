@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.codes import as_columns, as_words
-from hashgrove.index import scan
+from hashgrove.index import counting, scan
 from hashgrove.index.ids import decode
 from hashgrove.index.items import Items, as_mask
 from hashgrove.index.memory import MemoryIndex
@@ -174,7 +174,7 @@ def _search_counting(
         found = counts.cumsum(axis=1)
         limits = np.argmax(found >= k, axis=1)
         flat = distances[part].reshape(-1), positions[part].reshape(-1)
-        scan.fill(columns, mask, queries[part], limits, first + found - counts, first[:, 0] + k, *flat)
+        counting.fill(columns, mask, queries[part], limits, first + found - counts, first[:, 0] + k, *flat)
 
     run_tasks(search_chunk, chunks(len(queries), QUERIES_PER_CHUNK), n_jobs=n_threads)
     return distances, positions
@@ -196,5 +196,5 @@ def _capacity(k: int) -> int:
 
 def _counts(columns: NDArray[np.uint64], mask: NDArray[np.uint64], queries: NDArray[np.uint64]) -> NDArray[np.int64]:
     counts = np.zeros((len(queries), 64 * queries.shape[1] + 1), np.int64)
-    scan.count(columns, mask, queries, counts)
+    counting.count(columns, mask, queries, counts)
     return counts

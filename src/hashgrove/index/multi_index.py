@@ -14,6 +14,7 @@ from hashgrove.index.flat import FlatIndex
 from hashgrove.index.ids import decode
 from hashgrove.index.items import Items
 from hashgrove.index.probe import nearest_by_tables, within_by_tables
+from hashgrove.index.strips import width_of
 from hashgrove.index.tables import Tables, permute_bits
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.parameters import Integer
@@ -41,7 +42,8 @@ class _Prepared:
 
     def arrays(self) -> tuple[Any, ...]:
         tables = self.tables
-        return tables.parts, tables.masks, tables.offsets, tables.bases, tables.words, tables.numbers
+        width = width_of(tables.words.shape[1])
+        return width, tables.parts, tables.masks, tables.offsets, tables.bases, tables.words, tables.numbers
 
 
 class MultiIndex(FlatIndex):

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hashgrove.index.scan import ALL, STRIP, _distance, _found
+from hashgrove.index.scan import ALL
+from hashgrove.index.strips import STRIP, distance_to, lowest, next_near
 from hashgrove.index.tables import part_of
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount, prefetch
@@ -24,6 +25,7 @@ BATCH = 64  # buckets that are fetched ahead of their use
 
 @kernel
 def nearest_by_tables(
+    width: Any,
     parts: Any,
     masks: Any,
     offsets: Any,
@@ -44,11 +46,12 @@ def nearest_by_tables(
 ) -> None:
     """Write the k nearest items of each query, sorted by distance and then by position.
 
-    The first arguments are those of `Tables`. ``counts``, int64 (n_distinct,), is how many items with each code are
-    alive, and ``firsts``, int64, the first of them; ``alive`` is a bitmap of the items, or `ALL`. ``queries`` is uint64
-    (n_queries, n_words), with the bits in the order of the tables; ``distances`` is uint16 and ``positions`` int64,
-    both (n_queries, k); at least k items are alive. A query that would cost more than ``budget`` comparisons is given
-    up: ``finished`` (bool) says which were not, and ``costs`` (int64) how many comparisons each query cost.
+    ``width`` is that of `hashgrove.index.strips`; the next arguments are those of `Tables`. ``counts``, int64
+    (n_distinct,), is how many items with each code are alive, and ``firsts``, int64, the first of them; ``alive`` is a
+    bitmap of the items, or `ALL`. ``queries`` is uint64 (n_queries, n_words), with the bits in the order of the tables;
+    ``distances`` is uint16 and ``positions`` int64, both (n_queries, k); at least k items are alive. A query that would
+    cost more than ``budget`` comparisons is given up: ``finished`` (bool) says which were not, and ``costs`` (int64)
+    how many comparisons each query cost.
     """
     n_tables, n_words, n_distinct = words.shape
     n_queries, k = distances.shape
@@ -85,19 +88,21 @@ def nearest_by_tables(
                 for r in range(n_ranges):
                     start, stop = base + np.uint64(ranges[r, 0]), base + np.uint64(ranges[r, 1])
                     spent += ranges[r, 1] - ranges[r, 0]
-                    for strip in range(start, stop, np.uint64(STRIP)):
-                        found = _found(
-                            flat, np.uint64(n_distinct), ALL, strip, stop, asked, query, np.uint64(n_words),
-                            np.uint64(limit),
+                    strip, more = start, True
+                    while more:
+                        strip, found = next_near(
+                            flat, np.uint64(n_distinct), asked, query, np.uint64(n_words), width, np.uint64(limit), ALL,
+                            strip, stop,
                         )  # fmt: skip
+                        more = found > 0
                         while found:
-                            i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
+                            i = strip + lowest(found)
                             found &= found - np.uint64(1)
                             place = np.int64(i - base)
                             if _seen(flat, n_distinct, i, asked, query, masks, step):
                                 continue
                             distance = np.int64(
-                                _distance(flat, np.uint64(n_distinct), i, asked, query, np.uint64(n_words))
+                                distance_to(flat, np.uint64(n_distinct), asked, query, np.uint64(n_words), i)
                             )
                             number = np.int64(numbers[t, place])
                             if distance >= limit or counts[number] == 0:
@@ -111,6 +116,7 @@ def nearest_by_tables(
                                 limit -= 1
                             if size == capacity:
                                 size = _keep_first(near, codes, size, limit, firsts, k)
+                        strip = min(strip + np.uint64(STRIP), stop)
             if spent > budget:
                 break
             if have >= k and limit - 1 <= step:
@@ -251,6 +257,7 @@ def _write_nearest(
 
 @kernel
 def within_by_tables(
+    width: Any,
     parts: Any,
     masks: Any,
     offsets: Any,
@@ -285,21 +292,26 @@ def within_by_tables(
             for r in range(n_ranges):
                 start, stop = base + np.uint64(ranges[r, 0]), base + np.uint64(ranges[r, 1])
                 spent += ranges[r, 1] - ranges[r, 0]
-                for strip in range(start, stop, np.uint64(STRIP)):
-                    found = _found(
-                        flat, np.uint64(n_distinct), ALL, strip, stop, query, np.uint64(0), np.uint64(n_words),
-                        np.uint64(radius + 1),
+                strip, more = start, True
+                while more:
+                    strip, found = next_near(
+                        flat, np.uint64(n_distinct), query, np.uint64(0), np.uint64(n_words), width,
+                        np.uint64(radius + 1), ALL, strip, stop,
                     )  # fmt: skip
+                    more = found > 0
                     while found:
-                        i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
+                        i = strip + lowest(found)
                         found &= found - np.uint64(1)
                         if _seen(flat, n_distinct, i, query, np.uint64(0), masks, step):
                             continue
                         if size == near.size:
                             near, codes = np.append(near, np.empty_like(near)), np.append(codes, np.empty_like(codes))
-                        near[size] = _distance(flat, np.uint64(n_distinct), i, query, np.uint64(0), np.uint64(n_words))
+                        near[size] = distance_to(
+                            flat, np.uint64(n_distinct), query, np.uint64(0), np.uint64(n_words), i
+                        )
                         codes[size] = numbers[t, np.int64(i - base)]
                         size += 1
+                    strip = min(strip + np.uint64(STRIP), stop)
         if spent > budget:
             return near[:0], codes[:0], spent
     return near[:size], codes[:size], spent

@@ -1,166 +1,228 @@
-"""Kernels that compare queries with every code: the k nearest by a bounded buffer, all within a radius by counting.
+"""Kernels that compare queries with every code: the k nearest by a bounded buffer, or all within a radius.
 
 All of them read the database in ascending order of position, so items at equal distances are met in the right order.
 The kernels for Hamming distances hold no more than their results and a buffer of bounded size, however many codes are
-equal.
+equal. A tile of the database is read by all queries before the next one is, so it comes from memory once.
+
+``columns`` is uint64 (n_words, n) and ``queries`` uint64 (n_queries, n_words). ``mask``, uint64 (ceil(n / 64),) or
+`ALL`, has a bit for each item that may be found.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from hashgrove.codes import TILE, distances_to_range
+from hashgrove.codes import TILE
+from hashgrove.index.strips import STRIP, distance_to, least_distance, lowest, next_near, width_of
 from hashgrove.index.weighted import weighted_distances
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.simd import pointer, popcount, splat
+from hashgrove.runtime.simd import popcount
 
-__all__ = ["ALL", "count", "count_within", "fill", "fill_within", "nearest", "nearest_weighted"]
+__all__ = ["ALL", "STRIP", "count_within", "fill_within", "nearest", "nearest_weighted"]
 
 ALL = np.empty(0, np.uint64)  # the mask that allows every item
 ALL.flags.writeable = False
-STRIP = 64  # items that are compared at once: most strips have no near item and are skipped
-LANES = 8  # words per vector
 TILE_WORDS = 2**12  # words per tile of the database; a tile stays in the first-level cache for all queries
+NO_LIMIT = 65535  # no distance is that large: see codes.MAX_BITS
+SAMPLE = 128  # strips from which the limit of a search is guessed
+MIN_STRIPS = 4 * SAMPLE  # a database with fewer strips is searched without a guess
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _below(
-    typing_context: Any, words: Any, n: Any, first: Any, queries: Any, query: Any, n_words: Any, limit: Any
-) -> Any:
-    """Which of 64 items, from item ``first`` on, are at a distance below ``limit`` from a query: one bit per item.
-
-    Word w of item i is ``words[w * n + i]``; word w of the query is ``queries[query + w]``. Nothing is stored in
-    memory: the 64 sums stay in registers.
-    """
-    word = ir.IntType(64)
-    vector = ir.VectorType(word, LANES)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        words, n, first, queries, query, n_words, limit = arguments
-        kind = ir.FunctionType(vector, [vector])
-        popcounts = builder.module.declare_intrinsic(f"llvm.ctpop.v{LANES}i64", (), kind)
-        zero = ir.Constant(vector, None)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(STRIP // LANES)]
-        for total in sums:
-            builder.store(zero, total)
-        with cgutils.for_range(builder, n_words) as loop:
-            w = loop.index
-            place = builder.add(query, w)
-            query_word = builder.load(pointer(context, builder, signature.args[3], queries, place, word))
-            query_word = splat(builder, query_word, LANES)
-            start = builder.add(builder.mul(w, n), first)
-            for k, total in enumerate(sums):
-                place = builder.add(start, ir.Constant(word, k * LANES))
-                item = builder.load(pointer(context, builder, signature.args[0], words, place, vector), align=8)
-                ones = builder.call(popcounts, [builder.xor(item, query_word)])
-                builder.store(builder.add(builder.load(total), ones), total)
-        limits = splat(builder, limit, LANES)
-        near = [builder.icmp_unsigned("<", builder.load(total), limits) for total in sums]
-        found = cgutils.alloca_once_value(builder, ir.Constant(word, 0))
-        builder.store(ir.Constant(word, 0), found)
-        some = builder.bitcast(reduce(builder.or_, near), ir.IntType(LANES))
-        with builder.if_then(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
-            for k, lanes in enumerate(near):
-                bits = builder.zext(builder.bitcast(lanes, ir.IntType(LANES)), word)
-                bits = builder.shl(bits, ir.Constant(word, k * LANES))
-                builder.store(builder.or_(builder.load(found), bits), found)
-        return builder.load(found)
-
-    number = types.uint64
-    return number(words, number, number, queries, number, number, number), generate
-
-
-@kernel
 def nearest(
-    columns: Any, mask: Any, first: int, last: int, queries: Any, capacity: int, distances: Any, positions: Any
+    columns: NDArray[np.uint64],
+    mask: NDArray[np.uint64],
+    first: int,
+    last: int,
+    queries: NDArray[np.uint64],
+    capacity: int,
+    distances: NDArray[np.uint16],
+    positions: NDArray[np.int64],
 ) -> None:
     """Write the k nearest items of [first, last) for each query, sorted by distance and then by position.
 
-    ``columns`` is uint64 (n_words, n), ``queries`` is uint64 (n_queries, n_words), ``distances`` is uint16 and
-    ``positions`` int64, both (n_queries, k) with k < capacity. ``mask``, uint64 (ceil(n / 64),) or `ALL`, has a bit for
-    each item that may be found; ``first`` is a multiple of 64. Where fewer than k are found, the other places are left
-    as they are. One pass over the items, with a buffer of ``capacity`` candidates per query: when it is full, it is cut
-    back to the best k, and from then on only nearer items enter.
+    ``distances`` is uint16 and ``positions`` int64, both (n_queries, k) with k < capacity; ``first`` is a multiple of
+    64. Where fewer than k are found, the other places are left as they are.
+
+    One pass over the items, with a buffer of ``capacity`` candidates per query: when it is full, it is cut back to the
+    best k, and from then on only nearer items enter. The first limit is guessed from a sample, so that not all of the
+    first items enter; if fewer than k items are below it, the query is searched again without it.
     """
+    width = width_of(columns.shape[0])
+    _nearest(width, columns, mask, first, last, queries, capacity, distances, positions)
+
+
+@kernel
+def _nearest(
+    width: Any,
+    columns: Any,
+    mask: Any,
+    first: int,
+    last: int,
+    queries: Any,
+    capacity: int,
+    distances: Any,
+    positions: Any,
+) -> None:
+    """`nearest` for codes of one width."""
     n_queries, k = distances.shape
+    limits, guesses = np.full(n_queries, NO_LIMIT, np.uint64), np.full(n_queries, NO_LIMIT, np.uint64)
+    if last - first >= MIN_STRIPS * STRIP:
+        _guess_limits(width, columns, mask, first, last, queries, k, guesses)
+        limits[:] = guesses
+    sizes = np.zeros(n_queries, np.int64)
+    near, where = np.empty((n_queries, capacity), np.uint16), np.empty((n_queries, capacity), np.int64)
+    _collect(width, columns, mask, first, last, queries, k, limits, sizes, near, where)
+    counts = np.empty(64 * columns.shape[0] + 1, np.int64)
+    for q in range(n_queries):
+        if sizes[q] < k and guesses[q] < NO_LIMIT:
+            limits[q], sizes[q] = NO_LIMIT, 0
+            one = slice(q, q + 1)
+            _collect(width, columns, mask, first, last, queries[one], k, limits[one], sizes[one], near[one], where[one])
+        _sort(near[q, : sizes[q]], where[q, : sizes[q]], counts, distances[q], positions[q])
+
+
+@kernel
+def _guess_limits(
+    width: Any, columns: Any, mask: Any, first: int, last: int, queries: Any, k: int, limits: Any
+) -> None:
+    """Write a distance to ``limits`` (n_queries,) below which there are probably k items, but not many more.
+
+    `SAMPLE` strips at equal steps are looked at. If k items were below a limit, ``expected`` of these strips would have
+    one of them; the limit is the smallest that more than twice as many strips reach, which chance alone hardly does.
+    """
     n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
     words, asked = columns.reshape(-1), queries.reshape(-1)
-    limits = np.full(n_queries, 65535, np.uint64)  # no distance is that large: see codes.MAX_BITS
-    sizes = np.zeros(n_queries, np.int64)
-    near = np.empty((n_queries, capacity), np.uint16)
-    where = np.empty((n_queries, capacity), np.int64)
+    step = (last - first) // STRIP // SAMPLE * STRIP
+    n_allowed = STRIP * SAMPLE
+    if mask.size:
+        n_allowed = 0
+        for s in range(SAMPLE):
+            n_allowed += int(popcount(mask[(first + s * step) // STRIP]))
+    expected = k * (STRIP * SAMPLE) / (last - first) * (STRIP * SAMPLE) / max(n_allowed, 1)
+    needed = np.int64(2 * expected) + 5
+    if needed > SAMPLE // 2:
+        return
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
-    tile = max(TILE_WORDS // columns.shape[0] // STRIP, 1) * STRIP
-    for start in range(first, last, tile):
-        stop = np.uint64(min(start + tile, last))
-        for q in range(n_queries):
+    for q in range(queries.shape[0]):
+        counts[:] = 0
+        for s in range(SAMPLE):
+            strip = np.uint64(first + s * step)
+            counts[least_distance(words, n, asked, np.uint64(q) * n_words, n_words, width, strip)] += 1
+        limit, reached = 0, 0
+        while reached < needed:
+            reached += counts[limit]
+            limit += 1
+        limits[q] = limit
+
+
+@kernel
+def _collect(
+    width: Any,
+    columns: Any,
+    mask: Any,
+    first: int,
+    last: int,
+    queries: Any,
+    k: int,
+    limits: Any,
+    sizes: Any,
+    near: Any,
+    where: Any,
+) -> None:
+    """Put the items of [first, last) that may be among the k nearest into the buffers, in order of position.
+
+    ``near``, uint16, and ``where``, int64, are the buffers, (n_queries, capacity); ``sizes``, int64, says how full they
+    are, and only items at a distance below ``limits``, uint64, enter.
+    """
+    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
+    words, asked = columns.reshape(-1), queries.reshape(-1)
+    counts = np.empty(64 * columns.shape[0] + 1, np.int64)
+    tile = _items_per_tile(n_words)
+    for start in range(np.uint64(first), np.uint64(last), tile):
+        stop = min(start + tile, np.uint64(last))
+        for q in range(queries.shape[0]):
             query = np.uint64(q) * n_words
-            for strip in range(np.uint64(start), stop, np.uint64(STRIP)):
-                found = _found(words, n, mask, strip, stop, asked, query, n_words, limits[q])
+            strip, found = next_near(words, n, asked, query, n_words, width, limits[q], mask, start, stop)
+            while found:
                 while found:
-                    i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
+                    i = strip + lowest(found)
                     found &= found - np.uint64(1)
-                    distance = _distance(words, n, i, asked, query, n_words)
+                    distance = distance_to(words, n, asked, query, n_words, i)
                     if distance >= limits[q]:  # the limit has fallen since the strip was compared
                         continue
                     near[q, sizes[q]] = distance
                     where[q, sizes[q]] = i
                     sizes[q] += 1
-                    if sizes[q] == capacity:
-                        limits[q] = _keep(near[q], where[q], capacity, k, counts)
+                    if sizes[q] == near.shape[1]:
+                        limits[q] = _keep(near[q], where[q], sizes[q], k, counts)
                         sizes[q] = k
-    for q in range(n_queries):
-        _sort(near[q, : sizes[q]], where[q, : sizes[q]], counts, distances[q], positions[q])
+                strip = min(strip + np.uint64(STRIP), stop)
+                strip, found = next_near(words, n, asked, query, n_words, width, limits[q], mask, strip, stop)
 
 
 @kernel
-def _found(
-    words: Any, n: int, mask: Any, strip: int, stop: int, queries: Any, query: int, n_words: int, limit: int
-) -> Any:
-    """Which of the 64 items from ``strip`` on, up to ``stop``, are allowed and nearer to a query than ``limit``."""
-    wanted = ~np.uint64(0)
-    if mask.size:
-        wanted = mask[strip // np.uint64(STRIP)]
-        if wanted == 0:
-            return wanted
-    if strip + np.uint64(STRIP) <= stop:
-        return wanted & _below(words, n, strip, queries, query, n_words, limit)
-    return wanted & _below_one_by_one(words, n, strip, stop, queries, query, n_words, limit)
+def _items_per_tile(n_words: int) -> Any:
+    """Number of items in a tile: whole strips."""
+    return max(np.uint64(TILE_WORDS) // n_words // np.uint64(STRIP), np.uint64(1)) * np.uint64(STRIP)
 
 
-@kernel
-def count_within(columns: Any, mask: Any, queries: Any, limit: int, counts: Any) -> None:
+def count_within(
+    columns: NDArray[np.uint64],
+    mask: NDArray[np.uint64],
+    queries: NDArray[np.uint64],
+    limit: int,
+    counts: NDArray[np.int64],
+) -> None:
     """Write how many allowed items are at a distance below ``limit`` from each query to ``counts``, int64."""
+    _count_within(width_of(columns.shape[0]), columns, mask, queries, limit, counts)
+
+
+@kernel
+def _count_within(width: Any, columns: Any, mask: Any, queries: Any, limit: int, counts: Any) -> None:
+    """`count_within` for codes of one width."""
     n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
     words, asked = columns.reshape(-1), queries.reshape(-1)
-    tile = np.uint64(max(TILE_WORDS // columns.shape[0] // STRIP, 1) * STRIP)
+    tile = _items_per_tile(n_words)
     counts[:] = 0
     for start in range(np.uint64(0), n, tile):
         stop = min(start + tile, n)
         for q in range(queries.shape[0]):
-            query = np.uint64(q) * n_words
-            for strip in range(start, stop, np.uint64(STRIP)):
-                found = _found(words, n, mask, strip, stop, asked, query, n_words, np.uint64(limit))
+            strip, found = start, np.uint64(1)
+            while found:
+                strip, found = next_near(
+                    words, n, asked, np.uint64(q) * n_words, n_words, width, np.uint64(limit), mask, strip, stop
+                )
                 counts[q] += np.int64(popcount(found))
+                strip = min(strip + np.uint64(STRIP), stop)
 
 
-@kernel
-def fill_within(columns: Any, mask: Any, queries: Any, limit: int, ends: Any, distances: Any, positions: Any) -> None:
+def fill_within(
+    columns: NDArray[np.uint64],
+    mask: NDArray[np.uint64],
+    queries: NDArray[np.uint64],
+    limit: int,
+    ends: NDArray[np.int64],
+    distances: NDArray[np.uint16],
+    positions: NDArray[np.int64],
+) -> None:
     """Write the items that `count_within` counts, for each query sorted by distance and then by position.
 
     Those of query q go to the flat outputs ``distances`` (uint16) and ``positions`` (int64) up to place ``ends[q]``.
     """
+    _fill_within(width_of(columns.shape[0]), columns, mask, queries, limit, ends, distances, positions)
+
+
+@kernel
+def _fill_within(
+    width: Any, columns: Any, mask: Any, queries: Any, limit: int, ends: Any, distances: Any, positions: Any
+) -> None:
+    """`fill_within` for codes of one width."""
     n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
     words, asked = columns.reshape(-1), queries.reshape(-1)
-    tile = np.uint64(max(TILE_WORDS // columns.shape[0] // STRIP, 1) * STRIP)
+    tile = _items_per_tile(n_words)
     near, where = np.empty_like(distances), np.empty_like(positions)
     cursors = np.empty(queries.shape[0], np.int64)
     for q in range(queries.shape[0]):
@@ -169,37 +231,21 @@ def fill_within(columns: Any, mask: Any, queries: Any, limit: int, ends: Any, di
         stop = min(start + tile, n)
         for q in range(queries.shape[0]):
             query = np.uint64(q) * n_words
-            for strip in range(start, stop, np.uint64(STRIP)):
-                found = _found(words, n, mask, strip, stop, asked, query, n_words, np.uint64(limit))
+            strip, more = start, True
+            while more and cursors[q] < ends[q]:
+                strip, found = next_near(words, n, asked, query, n_words, width, np.uint64(limit), mask, strip, stop)
+                more = found > 0
                 while found:
-                    i = strip + popcount((found & (~found + np.uint64(1))) - np.uint64(1))
+                    i = strip + lowest(found)
                     found &= found - np.uint64(1)
-                    near[cursors[q]] = _distance(words, n, i, asked, query, n_words)
+                    near[cursors[q]] = distance_to(words, n, asked, query, n_words, i)
                     where[cursors[q]] = i
                     cursors[q] += 1
+                strip = min(strip + np.uint64(STRIP), stop)
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
     for q in range(queries.shape[0]):
         first, last = ends[q - 1] if q else 0, ends[q]
         _sort(near[first:last], where[first:last], counts, distances[first:last], positions[first:last])
-
-
-@kernel
-def _distance(words: Any, n: int, item: int, queries: Any, query: int, n_words: int) -> Any:
-    total = np.uint64(0)
-    for w in range(n_words):
-        total += popcount(words[w * n + item] ^ queries[query + w])
-    return total
-
-
-@kernel
-def _below_one_by_one(
-    words: Any, n: int, first: int, last: int, queries: Any, query: int, n_words: int, limit: int
-) -> Any:
-    """The same as `_below`, for fewer than 64 items: those from ``first`` to ``last``."""
-    found = np.uint64(0)
-    for i in range(first, last):
-        found |= np.uint64(_distance(words, n, i, queries, query, n_words) < limit) << (i - first)
-    return found
 
 
 @kernel
@@ -243,54 +289,6 @@ def _sort(near: Any, where: Any, counts: Any, distances: Any, positions: Any) ->
         if place < positions.size:
             distances[place] = near[i]
             positions[place] = where[i]
-
-
-@kernel
-def count(columns: Any, mask: Any, queries: Any, counts: Any) -> None:
-    """Add the number of allowed items at each distance to ``counts``, int64 (n_queries, n_distances)."""
-    n = columns.shape[1]
-    tile = np.empty(TILE, np.uint16)
-    for start in range(0, n, TILE):
-        stop = min(start + TILE, n)
-        for q in range(queries.shape[0]):
-            distances_to_range(columns, queries[q], start, stop, tile)
-            if mask.size == 0:
-                for i in range(np.uint64(stop - start)):
-                    counts[q, tile[i]] += 1
-            else:
-                for i in range(np.uint64(stop - start)):
-                    counts[q, tile[i]] += np.int64(_allows(mask, np.uint64(start) + i))
-
-
-@kernel
-def _allows(mask: Any, item: int) -> Any:
-    return mask[item >> np.uint64(6)] >> (item & np.uint64(63)) & np.uint64(1)
-
-
-@kernel
-def fill(
-    columns: Any, mask: Any, queries: Any, limits: Any, cursors: Any, ends: Any, distances: Any, positions: Any
-) -> None:
-    """Write the allowed items at distance <= ``limits[q]`` of each query q: the second pass after `count`.
-
-    ``cursors``, int64 (n_queries, n_distances), says where the next item at each distance goes in the flat outputs
-    ``distances`` (uint16) and ``positions`` (int64). Items whose place is not below ``ends[q]`` are dropped.
-    """
-    n = columns.shape[1]
-    tile = np.empty(TILE, np.uint16)
-    for start in range(0, n, TILE):
-        stop = min(start + TILE, n)
-        for q in range(queries.shape[0]):
-            distances_to_range(columns, queries[q], start, stop, tile)
-            limit = limits[q]
-            end = ends[q]
-            for i in range(np.uint64(stop - start)):
-                if tile[i] <= limit and (mask.size == 0 or _allows(mask, np.uint64(start) + i)):
-                    place = cursors[q, tile[i]]
-                    if place < end:
-                        cursors[q, tile[i]] = place + 1
-                        distances[place] = tile[i]
-                        positions[place] = start + np.int64(i)
 
 
 @kernel
