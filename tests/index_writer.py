@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections import OrderedDict
 
 import numpy as np
 
@@ -23,20 +24,37 @@ def codes_of(ids, version):
     return rows.view(np.uint8).reshape(-1, 8)
 
 
+def features_of(ids, version):
+    """One row of features per id, from which both can be read, and which one byte each can hold."""
+    return np.stack([np.full(len(ids), 127), np.asarray(ids) % 100, np.full(len(ids), version % 100)], axis=1)
+
+
+def values_of(ids, version, features):
+    """Codes, and features if there are some, as bytes."""
+    codes = [bytes(code) for code in codes_of(ids, version)]
+    rows = [bytes(row.astype(np.int8)) if features else b"" for row in features_of(ids, version)]
+    return [code + row for code, row in zip(codes, rows, strict=True)]
+
+
 def content(index):
-    """The items of an index as a dictionary."""
-    return dict(zip(index.ids.tolist(), map(bytes, index.codes), strict=True))
+    """The items of an index in their order, as codes with features if it keeps some."""
+    ids, codes = index.items()
+    kept = getattr(index, "features", None)
+    rows = [b""] * len(ids) if kept is None else map(bytes, kept.of(ids).astype(np.int8))
+    values = [bytes(code) + row for code, row in zip(codes, rows, strict=True)]
+    return OrderedDict(zip(ids.tolist(), values, strict=True))
 
 
-def changed(items, change):
-    """What a dictionary of items becomes by a change that the process prints."""
+def changed(items, change, features):
+    """The items after a change that the process prints."""
     kind, ids, version = change
     if kind in ("add", "update"):
-        return items | dict(zip(ids, map(bytes, codes_of(ids, version)), strict=True))
-    return {i: code for i, code in items.items() if i not in ids} if kind == "remove" else items
+        return items | OrderedDict(zip(ids, values_of(ids, version, features), strict=True))
+    left = ((i, value) for i, value in items.items() if i not in ids)
+    return OrderedDict(left) if kind == "remove" else items
 
 
-def killed(place, items, *, seed, n_done, seconds):
+def killed(place, items, *, seed, n_done, seconds, features=False):
     """Kill a process some time after ``n_done`` of its changes to ``items`` have returned; return what may be left."""
     process = subprocess.Popen([sys.executable, __file__, place, str(seed)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
@@ -49,12 +67,12 @@ def killed(place, items, *, seed, n_done, seconds):
     lines += process.stdout.read().splitlines()
     process.wait()
     process.stdout.close()
-    possible = [items]
+    possible = [OrderedDict(items)]
     for line in lines:
         if line == "done":
             possible = possible[-1:]
         elif line.endswith("]"):
-            possible = [possible[-1], changed(possible[-1], json.loads(line))]
+            possible = [possible[-1], changed(possible[-1], json.loads(line), features)]
     return possible
 
 
@@ -69,15 +87,16 @@ def main():
         kind = rng.choice(kinds)
         chosen = rng.choice(known, min(len(known), 40), replace=False) if kind in ("remove", "update") else known[:0]
         if kind == "add":
-            low = int(known[-1]) + 1 if len(known) and rng.random() < 0.7 else int(rng.integers(10**6, 10**9))
+            low = int(known.max()) + 1 if len(known) and rng.random() < 0.7 else int(rng.integers(10**6, 10**9))
             chosen = np.setdiff1d(np.arange(low, low + 50), known)
+        more = {"features": features_of(chosen, version)} if getattr(index, "features", None) is not None else {}
         print(json.dumps([str(kind), chosen.tolist(), version]), flush=True)
         if kind == "add":
-            index.add(codes_of(chosen, version), ids=chosen)
+            index.add(codes_of(chosen, version), ids=chosen, **more)
         elif kind == "remove":
             index.remove(chosen)
         elif kind == "update":
-            index.update(codes_of(chosen, version), ids=chosen)
+            index.update(codes_of(chosen, version), ids=chosen, **more)
         else:
             index.compact()
         print("done", flush=True)

@@ -37,11 +37,18 @@ def share_of(make, most):
     return round(most * getattr(make, "share", 1))
 
 
+def by_id(index):
+    """Codes and ids in ascending order of the ids."""
+    ids, codes = index.items()
+    order = np.argsort(ids)
+    return codes[order], ids[order]
+
+
 def assert_nearest(index, queries, k, **options):
     distances, ids = index.search(queries, k, **options)
     assert distances.shape == ids.shape == (len(queries), min(k, len(index)))
     assert (distances.dtype, ids.dtype) == (np.uint16, np.int64)
-    assert (distances.tolist(), ids.tolist()) == naive.search(index.codes, index.ids, queries, k)
+    assert (distances.tolist(), ids.tolist()) == naive.search(*by_id(index), queries, k)
 
 
 def assert_within(index, queries, radius, **options):
@@ -50,7 +57,7 @@ def assert_within(index, queries, radius, **options):
     assert all(part.dtype == np.uint16 for part in distances)
     assert all(part.dtype == np.int64 for part in ids)
     found = [part.tolist() for part in distances], [part.tolist() for part in ids]
-    assert found == naive.search_radius(index.codes, index.ids, queries, radius)
+    assert found == naive.search_radius(*by_id(index), queries, radius)
 
 
 # ids of both kinds: small integers of either sign, and texts that are prefixes of each other or are not ASCII
@@ -70,15 +77,13 @@ N_BYTES = 3
 
 
 def assert_holds(index, items, queries, k, radius, allowed):
-    """Compare everything that can be asked of an index with what a dictionary says."""
+    """Compare everything that can be asked of an index with what a dictionary, which keeps its order, says."""
+    assert (len(index), index.ids.tolist()) == (len(items), list(items))
+    assert index.codes.reshape(-1, N_BYTES).tolist() == list(items.values())
+    mask = np.isin(np.array(list(items)), allowed) if items and allowed else None
     ids = sorted(items)
     codes = np.array([items[i] for i in ids], np.uint8).reshape(-1, N_BYTES)
-    assert (len(index), index.ids.tolist(), index.codes.reshape(-1, N_BYTES).tolist()) == (
-        len(ids),
-        ids,
-        codes.tolist(),
-    )
-    for only in (None, allowed, np.isin(np.array(ids), allowed) if ids and allowed else None):
+    for only in (None, allowed, mask):
         chosen = [place for place, i in enumerate(ids) if only is None or i in allowed]
         part = codes[chosen], [ids[place] for place in chosen]
         distances, found = index.search(queries, k, allowed=only)
@@ -230,6 +235,53 @@ def test_an_index_learns_its_model_from_the_first_codes(make):
 
 
 @every_index
+@pytest.mark.parametrize("kind", ["integers", "texts"])
+def test_what_is_given_per_item_is_in_the_order_in_which_items_were_added(make, kind):
+    """Labels, masks, ids and codes, with ids in random order, after every kind of change."""
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(1000)[:60]
+    ids = numbers if kind == "integers" else np.array([f"é{number}" for number in numbers])
+    y = np.arange(60) % 4
+    codes = np.repeat(np.array([[0], [15], [51], [240]], np.uint8)[y], 2, axis=1) ^ rng.integers(
+        0, 2, (60, 2), np.uint8
+    )
+    index = make(codes[:30], ids=ids[:30])
+
+    def check(expected):
+        np.testing.assert_array_equal(index.ids, ids[expected])
+        np.testing.assert_array_equal(index.codes, codes[expected])
+        order = np.argsort(ids[expected])
+        for ties in ("expected", "id"):
+            found = evaluate(index, codes[:9], y_queries=y[:9], y_database=y[expected], ties=ties, knn=5)
+            sure = evaluate(codes[expected][order], codes[:9], y_queries=y[:9], y_database=y[expected][order],
+                            ties=ties, knn=5)  # fmt: skip
+            assert found.to_dict() == sure.to_dict()
+        assert found.map > 0.9
+        labels = dict(zip(ids[expected].tolist(), y[expected].tolist(), strict=True))
+        assert evaluate(index, codes[:9], y_queries=y[:9], y_database=labels, ties="id", knn=5).map == found.map
+        mask = y[expected] == 2
+        near = index.search(codes[:2], 60, allowed=mask).ids
+        assert set(near[0].tolist()) == set(ids[expected][mask].tolist())
+        assert set(index.search_radius(codes[:1], 16, allowed=mask).ids[0].tolist()) == set(near[0].tolist())
+
+    check(np.arange(30))
+    index.add(codes[30:], ids=ids[30:])
+    check(np.arange(60))
+    index.update(codes[[40, 3]], ids=ids[[40, 3]])
+    check(np.arange(60))
+    kept = np.flatnonzero(np.arange(60) % 7 != 3)
+    index.remove(ids[np.arange(60) % 7 == 3])
+    check(kept)
+    index.add(codes[[58, 3]], ids=ids[[58, 3]], replace=True)
+    check(np.append(kept, 3))
+    if hasattr(index, "compact"):
+        index.compact()
+        check(np.append(kept, 3))
+        index.add(codes[[10]], ids=ids[[10]])
+        check(np.append(kept, [3, 10]))
+
+
+@every_index
 def test_contains_items_and_next_ids(make):
     codes = random_codes(3, 16)
     index = make(codes, ids=[2, 5, 9])
@@ -262,14 +314,16 @@ def test_texts_that_cannot_be_ids_are_refused(make, text):
 
 
 @every_index
-def test_texts_of_growing_length_are_kept_in_the_order_of_their_code_points(make):
+def test_texts_of_growing_length_are_found_in_the_order_of_their_code_points(make):
     rng = np.random.default_rng(0)
     ids = ["ab", "a", "日本" * 30, "Z", "é", "a" * 1024, "🌳"]
     codes, index = random_codes(len(ids), 16), make()
     for i, code in zip(ids, codes, strict=True):
         index.add(code[None], ids=[i])
-    assert index.ids.tolist() == sorted(ids)
+    assert index.ids.tolist() == ids
     assert index.search(codes[:1], 7).ids.dtype.kind == "U"
+    same = make(np.zeros((len(ids), 1), np.uint8), ids=ids)
+    assert same.search(np.zeros((1, 1), np.uint8), 9).ids.tolist() == [sorted(ids)]
     for wanted in rng.permutation(ids)[:3].tolist():
         index.remove([wanted])
         assert wanted not in index
@@ -411,7 +465,7 @@ def test_search_while_another_thread_adds(make, first):
     at_once(search, search, add)
     assert not wrong
     assert all(size % width == 0 for size in sizes)
-    np.testing.assert_array_equal(index.codes, all_codes)
+    np.testing.assert_array_equal(by_id(index)[0], all_codes)
 
 
 @every_index
@@ -454,9 +508,8 @@ def test_additions_in_parts_equal_one_addition(make):
     index = make()
     for start in range(0, 500, 7):
         index.add(codes[start : start + 7], ids=ids[start : start + 7])
-    order = np.argsort(ids)
-    np.testing.assert_array_equal(index.ids, ids[order])
-    np.testing.assert_array_equal(index.codes, codes[order])
+    np.testing.assert_array_equal(index.ids, ids)
+    np.testing.assert_array_equal(index.codes, codes)
     assert_nearest(index, codes[:3], 20)
 
 
@@ -474,7 +527,7 @@ def test_search_sees_codes_added_after_a_search(make):
 def test_ids_go_on_after_the_largest(make):
     index = make(random_codes(2, 8), ids=[7, -3])
     index.add(random_codes(2, 8))
-    assert index.ids.tolist() == [-3, 7, 8, 9]
+    assert index.ids.tolist() == [7, -3, 8, 9]
 
 
 @every_index
@@ -551,6 +604,9 @@ def test_wrong_codes_are_refused_and_nothing_is_added(make):
 @pytest.mark.parametrize("n", [9, 0])
 def test_save_and_load(tmp_path, make, n):
     index = make(random_codes(n, 20), ids=range(10 * n, 0, -10)) if n else make()
+    if n:
+        index.update(random_codes(1, 20, 3), ids=[70])
+        assert index.ids.tolist() == [90, 80, 70, 60, 50, 40, 30, 20, 10]
     path = tmp_path / "codes.index"
     index.save(path)
     for load in (make.load, load_index):

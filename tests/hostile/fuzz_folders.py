@@ -20,7 +20,6 @@ import numpy as np
 from fuzz_seeds import Seed
 
 MANIFEST = "manifest.json"
-FEATURES = "features.hashgrove"
 CODES = np.arange(14, dtype=np.uint8).reshape(7, 2)
 
 
@@ -33,26 +32,21 @@ def saved_folders():
             folder = Path(place) / "index"
             make(CODES[:3], ids=list(ids)[:3], model="m").save(folder)
             with load_index(folder, writable=True) as index:
-                index.add(CODES[3:], ids=list(ids)[3:])
+                rows = np.linspace(-1, 1, 7 * 3).reshape(7, 3)
+                index.add(CODES[3:], ids=list(ids)[3:], features=rows[3:], model="m")
+                index.update(CODES[:1], ids=list(ids)[3:4], features=rows[:1], model="m")
                 index.remove(list(ids)[1:3])
-                index.keep_features(np.linspace(-1, 1, 7 * 3).reshape(7, 3), ids=list(ids))
+                index.keep_features(rows[:1], ids=list(ids)[:1])
             yield {path.name: path.read_bytes() for path in folder.iterdir() if path.stat().st_size}
 
 
-def folder_seeds(signed_seeds):
+def folder_seeds():
     """For each file of each folder: the file as it is, and the file with checksums that are computed afterwards."""
     for files in saved_folders():
         for name in files:
             yield Seed(files[name], lambda payload, files=files, name=name: packed(files | {name: payload}))
-            if name == FEATURES:
-                with tempfile.TemporaryDirectory() as place:
-                    path = Path(place) / name
-                    path.write_bytes(files[name])
-                    _, (payload, wrap) = signed_seeds([path], "index")
-                yield Seed(payload, lambda payload, files=files, wrap=wrap: packed(files | {FEATURES: wrap(payload)}))
-            else:
-                payload = values_of(files) if name == MANIFEST else files[name]
-                yield Seed(payload, lambda payload, files=files, name=name: packed(signed(files, name, payload)))
+            payload = values_of(files) if name == MANIFEST else files[name]
+            yield Seed(payload, lambda payload, files=files, name=name: packed(signed(files, name, payload)))
 
 
 def values_of(files):
@@ -68,7 +62,8 @@ def signed(files, name, payload):
     except ValueError:  # no JSON any more
         return files
     if name != MANIFEST:
-        width = {"codes": values["n_bytes"], "ids": values["text_width"] or 8, "removed": 8}[kind]
+        widths = {"codes": values["n_bytes"], "ids": values["text_width"] or 8, "removed": 16}
+        width = (widths | {"features": 4 + values["n_features"]})[kind]
         n_rows = values["n_removed" if kind == "removed" else "n_rows"]
         values[f"{kind}_crc"] = zlib.crc32(payload[: n_rows * width])
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
@@ -93,6 +88,7 @@ def unpacked(path):
 
 def search_folder(path):
     """Everything that a reader of an index does."""
+    from hashgrove.codes import Codes
     from hashgrove.index import Rerank, load_index
 
     index = load_index(unpacked(path))
@@ -100,13 +96,13 @@ def search_folder(path):
     assert len(index.codes) == len(index.ids) == len(index)
     if index.n_bytes is None:
         return
-    queries = np.zeros((2, index.n_bytes), np.uint8)
+    queries = Codes(np.zeros((2, index.n_bytes), np.uint8), model=index.model)
     index.search(queries, 3, n_jobs=1)
     index.search_radius(queries, 9, n_jobs=1)
     index.search(queries, 3, allowed=index.ids[:2], n_jobs=1)
     kept = index.features
     if kept is not None and len(index) and np.isin(index.ids, kept.ids).all():
-        index.search(queries, 3, rerank=Rerank(), features=np.ones((2, kept.X.shape[1])), n_jobs=1)
+        index.search(queries, 3, rerank=Rerank(), features=np.ones((2, kept.n_features)), n_jobs=1)
 
 
 def change_folder(path):
@@ -117,11 +113,11 @@ def change_folder(path):
     with load_index(folder, writable=True) as index:
         new = ["new", "a name of more than sixteen bytes"] if index.ids.dtype.kind == "U" else [-5, 10**15]
         codes = np.ones((2, index.n_bytes or 1), np.uint8)
-        index.add(codes, ids=new, replace=True)
+        index.add(codes, ids=new, replace=True, model=index.model)
         index.remove(index.ids[:1])
         kept = index.features
         if kept is not None:
-            index.keep_features(np.ones((2, kept.X.shape[1])), ids=new)
+            index.keep_features(np.ones((2, kept.n_features)), ids=new)
         before = index.ids.tolist()
         index.compact()
         assert index.ids.tolist() == before

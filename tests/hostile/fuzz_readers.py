@@ -219,7 +219,7 @@ def read_extractor(path):
 
 
 def folder_seeds():
-    return fuzz_folders.folder_seeds(signed_seeds)
+    return fuzz_folders.folder_seeds()
 
 
 def onnx_seeds():

@@ -12,7 +12,7 @@ import pytest
 
 from hashgrove import index as indexes
 from hashgrove.index import FlatIndex, Rerank
-from hashgrove.storage import modelfile
+from hashgrove.index.stored_features import table_type
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -91,37 +91,31 @@ def test_an_id_twice(folder):
         index.update(CODES[:1], ids=[2])
         assert index.ids.tolist() == [1, 2, 3]
     assert indexes.load_index(folder).ids.tolist() == [1, 2, 3]
-    sign(folder, "removed-1.bin", np.array([0], "<i8").tobytes())  # and not the first of the two rows with the id 2
+    sign(folder, "removed-1.bin", np.array([0, 3], "<i8").tobytes())  # and not the first of the two rows with the id 2
     refused(lambda: indexes.load_index(folder), folder / "ids-1.bin", "damaged: an id must not occur twice")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"ids": np.array([1, 2, 2])},
-        {"ids": np.array([1, 2, 3], np.int8)},
-        {"ids": np.zeros((3, 0), np.uint8)},
-        {"ids": np.full((3, 2), 255, np.uint8)},
-        {"ids": np.full((3, 2), [[97], [97], [98]], np.uint8)},
-        {"ids": np.full((3, 1025), [[97], [98], [99]], np.uint8)},
-        {"scales": np.array([1, np.nan, 1], np.float32)},
-        {"scales": np.array([1, np.inf, 1], np.float32)},
-        {"scales": np.array([1, -1, 1], np.float32)},
-        {"scales": np.ones(3)},
-        {"values": np.ones((2, 4), np.int8)},
-        {"values": np.ones((3, 4), np.int16)},
-    ],
-    ids=str,
-)
-def test_features_that_are_none(folder, change):
+@pytest.mark.parametrize("rows", [[7, -1], [-1, -1], [0, 9], [2, 1], [1, 1], [0, -2], [0, 1]])
+def test_removed_rows_that_are_none(folder, rows):
+    save(folder, [1, 2, 3])
+    with indexes.load_index(folder, writable=True) as index:
+        index.remove([3])
+    sign(folder, "removed-1.bin", np.array(rows, "<i8").tobytes())
+    refused(lambda: indexes.load_index(folder), folder / "removed-1.bin", "damaged: (it must name rows|a row must be)")
+
+
+@pytest.mark.parametrize("scale", [np.inf, -1])
+def test_features_that_are_none(folder, scale):
     save(folder, [1, 2, 3])
     with indexes.load_index(folder, writable=True) as index:
         index.keep_features(np.ones((3, 4)))
-    path = folder / "features.hashgrove"
-    header, arrays = modelfile.read(path, kind="index")
-    modelfile.write(path, kind="index", header=header, arrays=arrays | change)
+    (path,) = folder.glob("features-*.bin")
+    table = np.frombuffer(bytearray(path.read_bytes()), table_type(4))
+    table["scale"][1] = scale
+    sign(folder, path.name, table.tobytes())
     index = indexes.load_index(folder)
-    refused(lambda: index.search(CODES, 1, rerank=Rerank(), features=np.ones((3, 4))), path, "must hold the features")
+    queries = np.ones((3, 4))
+    refused(lambda: index.search(CODES, 1, rerank=Rerank(), features=queries), path, "damaged: a scale must be")
 
 
 @pytest.mark.parametrize("version", ["two\nlines", [3] * 1000, None, True])
@@ -136,7 +130,7 @@ def test_another_format_is_named_in_one_short_line(folder, version):
 
 
 @pytest.mark.parametrize(
-    "name", ["manifest.json", "codes-1.bin", "ids-1.bin", "removed-1.bin", "writer.lock", "features.hashgrove",
+    "name", ["manifest.json", "codes-1.bin", "ids-1.bin", "removed-1.bin", "writer.lock", "features-2.bin",
              "model.hashgrove"]
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])

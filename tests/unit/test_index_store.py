@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from hashgrove import index as indexes
-from hashgrove.index import INDEXES, FlatIndex, MultiIndex, store
+from hashgrove.index import INDEXES, FlatIndex, MultiIndex, reader
 from hashgrove.index.manifest import Manifest
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
-from index_writer import codes_of, content, killed
+from index_writer import codes_of, content, features_of, killed
 from makers import random_codes
 from paths import TESTS
 
@@ -34,13 +34,17 @@ def saved(path, n=100, make=FlatIndex, **options):
     return path
 
 
-@pytest.mark.parametrize("part", range(5))
-def test_what_has_returned_survives_a_kill(tmp_path, part):
-    """Killed fifty times in all, in the middle of any change: everything before is there, and all or nothing of it."""
-    folder, items, sizes, pauses = saved(tmp_path / "index", 0), {}, [], random.Random(part)
+@pytest.mark.parametrize("features", [False, True], ids=["codes", "codes and features"])
+@pytest.mark.parametrize("part", range(3))
+def test_what_has_returned_survives_a_kill(tmp_path, part, features):
+    """Killed sixty times in all, in the middle of any change: everything before is there, and all or nothing of it."""
+    folder, items, sizes, pauses = tmp_path / "index", {}, [], random.Random(part)
+    empty = FlatIndex()
+    empty.add(codes_of([], 0), features=features_of([], 0) if features else None)
+    empty.save(folder)
     for run in range(10):
         n_done, seconds = pauses.randint(1, 4), pauses.uniform(0, 0.1)
-        possible = killed(folder, items, seed=100 * part + run, n_done=n_done, seconds=seconds)
+        possible = killed(folder, items, seed=100 * part + run, n_done=n_done, seconds=seconds, features=features)
         with indexes.load_index(folder, writable=True) as index:
             found = content(index)
             assert found in possible
@@ -48,7 +52,7 @@ def test_what_has_returned_survives_a_kill(tmp_path, part):
             expected = FlatIndex(index.codes, ids=index.ids).search(codes_of([7], 3), 5) if len(index) else (None, None)
             assert len(index) == 0 or (distances.tolist(), ids.tolist()) == tuple(part.tolist() for part in expected)
         items, sizes = found, [*sizes, len(found)]
-        assert len(os.listdir(folder)) == 5  # the manifest, the lock and three files
+        assert len(os.listdir(folder)) == 5 + features  # the manifest, the lock, and files of rows
     assert max(sizes) > 0
 
 
@@ -150,7 +154,7 @@ def test_appends_do_not_rewrite(tmp_path, make):
 
 
 @pytest.mark.parametrize("ids", [range(100), [f"photo {i}" for i in range(100)]])
-def test_ids_out_of_order_are_sorted_until_the_index_is_compacted(tmp_path, ids):
+def test_the_order_of_the_items_is_that_in_which_they_were_added(tmp_path, ids):
     rng, codes, folder = np.random.default_rng(0), random_codes(100), tmp_path / "index"
     FlatIndex(model="m").save(folder)
     order, ids = rng.permutation(100), np.array(ids)
@@ -162,9 +166,12 @@ def test_ids_out_of_order_are_sorted_until_the_index_is_compacted(tmp_path, ids)
         truth = content(index)
         assert not Manifest.read(folder).ordered
         assert content(FlatIndex.load(folder)) == truth
+        expected = [i for i in ids[order].tolist() if i not in ids[:3].tolist()]
+        for opened in (index, FlatIndex.load(folder)):
+            assert opened.ids.tolist() == expected
         index.compact()
-        assert Manifest.read(folder).ordered
-        assert Manifest.read(folder).n_removed == 0
+        assert (Manifest.read(folder).n_rows, Manifest.read(folder).n_removed) == (97, 0)
+        assert index.ids.tolist() == FlatIndex.load(folder).ids.tolist() == expected
         index.add(codes[:1], ids=ids[:1], model="m")
         index.remove(ids[:1])
         assert content(index) == truth
@@ -244,8 +251,8 @@ def test_manifests_with_a_right_checksum_are_checked_all_the_same(tmp_path, chan
 def test_what_was_verified_is_not_read_again(tmp_path, monkeypatch):
     folder = saved(tmp_path / "index", 1000)
     read = []
-    original = store._crc
-    monkeypatch.setattr(store, "_crc", lambda array, start: read.append(len(array)) or original(array, start))
+    original = reader._crc
+    monkeypatch.setattr(reader, "_crc", lambda array, start: read.append(len(array)) or original(array, start))
     with FlatIndex.load(folder, writable=True) as index:
         assert read == []
         index.search(random_codes(1), 1)

@@ -301,17 +301,6 @@ def test_queries_without_relevant_items_are_left_out_of_every_measure():
     assert both == alone
 
 
-def test_labels_follow_ascending_ids():
-    codes, y = clustered(50)
-    ids = np.random.default_rng(1).permutation(1000)[:50]
-    order = np.argsort(ids)
-    by_id = evaluate(FlatIndex(codes, ids=ids), codes[:5], y_queries=y[:5], y_database=y[order], ties="id")
-    assert (
-        by_id.to_dict()
-        == evaluate(FlatIndex(codes[order]), codes[:5], y_queries=y[:5], y_database=y[order], ties="id").to_dict()
-    )
-
-
 @pytest.mark.parametrize("options", [{}, {"ties": "id"}, {"knn": None}, {"exclude_self": True}, {"weights": 1.0}])
 def test_packed_codes_give_the_report_of_their_index(options):
     codes, y = clustered(80)
@@ -413,7 +402,7 @@ def test_labels_by_id(ids):
     ids, more = list(ids), "none" if isinstance(ids, list) else 7
     order = np.argsort(ids)
     truth = evaluate(codes[order], codes[:5], y_queries=y[:5], y_database=y[order]).to_dict()
-    index = FlatIndex(codes[order], ids=sorted(ids))
+    index = FlatIndex(codes, ids=ids)
     by_id = {more: 99} | {item: int(label) for item, label in zip(ids, y, strict=True)}
     assert evaluate(index, codes[:5], y_queries=y[:5], y_database=by_id, knn=None).map == truth["map"]
     arrays = np.array([more, *ids]), np.array([99, *y])

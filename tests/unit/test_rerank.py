@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hashgrove
-from hashgrove import LSH, FlatIndex, MultiIndex
+from hashgrove import LSH, FlatIndex, MultiIndex, ParameterError
 from hashgrove import index as indexes
 from hashgrove.index import Int8Rows, Rerank
 from hashgrove.storage.modelfile import ModelFileError
@@ -68,29 +68,76 @@ def test_features_may_be_mapped_have_their_own_ids_or_one_byte(tmp_path):
     assert index.search(QUERIES[:0], 5, rerank=Rerank(X), features=Q[:0]).ids.shape == (0, 5)
 
 
-@pytest.mark.parametrize("ids", [None, [f"é{i}" for i in range(400)]])
+@pytest.mark.parametrize("ids", [None, [f"é{i}" for i in range(400)], RNG.permutation(400)])
 def test_an_index_keeps_features(tmp_path, ids):
     index = FlatIndex(CODES, ids=ids)
     assert index.features is None
-    index.keep_features(X if ids is None else X[np.argsort(ids)])
-    truth = index.search(QUERIES, 5, rerank=Rerank(), features=Q).ids
+    index.keep_features(X)
+    truth = FlatIndex(CODES, ids=ids).search(QUERIES, 5, rerank=Rerank(Int8Rows.of(X), ids=index.ids), features=Q)
+    np.testing.assert_array_equal(index.search(QUERIES, 5, rerank=Rerank(), features=Q).ids, truth.ids)
     index.save(tmp_path / "index")
     loaded = indexes.load_index(tmp_path / "index")
-    np.testing.assert_array_equal(loaded.search(QUERIES, 5, rerank=Rerank(), features=Q).ids, truth)
+    np.testing.assert_array_equal(loaded.search(QUERIES, 5, rerank=Rerank(), features=Q).ids, truth.ids)
+    np.testing.assert_allclose(loaded.features.of(index.ids[7:9]), X[7:9], atol=0.05)
+    new = index.next_ids(1) if index.ids.dtype.kind == "i" else ["new"]
     with indexes.load_index(tmp_path / "index", writable=True) as writer:
-        new = [1000] if ids is None else ["new"]
         writer.add(QUERIES[:1], ids=new)
         with pytest.raises(ValueError, match="must have features of all items"):
             writer.search(QUERIES[:1], 3, rerank=Rerank(), features=Q[:1])
         writer.keep_features(Q[:1], ids=new)
-    found = indexes.load_index(tmp_path / "index").search(QUERIES[:1], 3, rerank=Rerank(), features=Q[:1]).ids
-    assert found[0, 0] == new[0]
-    path = tmp_path / "index" / "features.hashgrove"
+        with pytest.raises(ValueError, match="must have ids of items of the index"):
+            writer.keep_features(Q[:1], ids=[77_777] if index.ids.dtype.kind == "i" else ["other"])
+    loaded = indexes.load_index(tmp_path / "index")
+    assert loaded.search(QUERIES[:1], 3, rerank=Rerank(), features=Q[:1]).ids[0, 0] == new[0]
+    assert loaded.features.ids.tolist() == loaded.ids.tolist()
+    (path,) = (tmp_path / "index").glob("features-*.bin")
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ModelFileError, match=r"features\.hashgrove: damaged"):
-        _ = indexes.load_index(tmp_path / "index").features
+    damaged = indexes.load_index(tmp_path / "index")
+    assert len(damaged.search(QUERIES, 3).ids) == len(QUERIES)  # which needs no features
+    with pytest.raises(ModelFileError, match=r"features-\d+\.bin: damaged"):
+        _ = damaged.features
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("make", [FlatIndex, MultiIndex])
+def test_features_change_together_with_codes(tmp_path, make, writable):
+    ids = RNG.permutation(400)
+    make().save(tmp_path / "index")
+    index = make.load(tmp_path / "index", writable=writable)
+    index.add(CODES[:300], ids=ids[:300], features=X[:300])
+    index.add(CODES[300:], ids=ids[300:], features=X[300:])
+
+    def check(expected, index=index):
+        assert index.features.ids.tolist() == ids[expected].tolist()
+        np.testing.assert_allclose(index.features.of(ids[expected]), X[expected], atol=0.05)
+
+    check(np.arange(400))
+    index.update(CODES[5:9], ids=ids[5:9], features=X[5:9])
+    check(np.arange(400))
+    index.remove(ids[:4])
+    check(np.arange(4, 400))
+    index.add(CODES[:2], ids=ids[:2])  # of which the features are gone
+    check(np.arange(4, 400))
+    index.update(CODES[10:12], ids=ids[10:12])
+    left = np.setdiff1d(np.arange(4, 400), [10, 11])
+    check(left)
+    index.compact()
+    check(left)
+    with pytest.raises(ParameterError, match=r"'features' parameter must have 12 columns.* Got 3 instead"):
+        index.add(CODES[:1], ids=[1000], features=X[:1, :3])
+    with pytest.raises(ParameterError, match="'features' parameter must have 1 rows, one per code"):
+        index.add(CODES[:1], ids=[1000], features=X[:2])
+    assert 1000 not in index
+    index.close()
+    index.save(tmp_path / "copy")
+    check(left, make.load(tmp_path / "copy"))
+    if writable:
+        check(left, make.load(tmp_path / "index"))
+    make(CODES[:3]).save(tmp_path / "copy")
+    assert make.load(tmp_path / "copy").features is None
+    assert not list((tmp_path / "copy").glob("features*"))
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def write_info(folder: str, *, style: str | None) -> None:
         "ids": {"U": "texts", "i": "integers"}[opened.ids.dtype.kind] if len(opened) else None,
         "model": opened.model,
         "model file": stored_model(folder),
-        "features": None if features is None else f"{len(features.ids)} rows of {features.X.shape[1]}",
+        "features": None if features is None else f"{len(features)} rows of {features.n_features}",
         "size on disk": file_size(size),
         "warning": warning,
     }

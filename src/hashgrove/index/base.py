@@ -31,6 +31,10 @@ class Index(ABC):
     1,024 bytes in UTF-8); the first items decide which. Without ids an item gets the next integer after the largest
     id, so a new index has the ids 0, 1, 2, ...
 
+    **Order.** `ids` and `codes` list the items in the order in which they were added. So does everything that is given
+    per item: labels, features and masks. An item keeps its place when its code is updated, and the others keep their
+    order when it is removed. Saving, loading and compacting do not change the order.
+
     **Search.**
 
     - The distance is the number of bits that differ. It is counted over whole bytes, padding bits included.
@@ -116,6 +120,12 @@ class Index(ABC):
         """Distances and ids for `search` with ``weights``, as `check_weights` returns them."""
         raise NotImplementedError
 
+    def _search_reranked(
+        self, rerank: Rerank, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Distances and ids for `search` with ``rerank``; an index that keeps features looks them up here."""
+        return rerank.search(lambda part, n: self._search(part, n, allowed, 1), codes, k, stored=None, **options)
+
     def _exclusively(self) -> AbstractContextManager[Any]:
         """A context for a change and all that it reads before: no other change runs at the same time."""
         return self._changing
@@ -148,12 +158,12 @@ class Index(ABC):
 
     @property
     def ids(self) -> NDArray[Any]:
-        """All ids in ascending order: int64 or str (n,), read-only."""
+        """All ids in the order in which the items were added: int64 or str (n,), read-only."""
         return self._contents()[0]
 
     @property
     def codes(self) -> Codes:
-        """All codes in ascending order of their ids: uint8 (n, n_bytes), read-only."""
+        """All codes in the order of `ids`: uint8 (n, n_bytes), read-only."""
         return self.items()[1]
 
     def items(self) -> tuple[NDArray[Any], Codes]:
@@ -409,10 +419,7 @@ class Index(ABC):
             found: tuple[NDArray[Any], NDArray[Any]]
             found = self._search_weighted(queries, check_weights(weights, queries), k, only, n_jobs)
         elif rerank is not None:
-            found = rerank.search(
-                lambda part, n: self._search(part, n, only, 1), queries, k, features,
-                stored=getattr(self, "features", None), n_jobs=n_jobs,
-            )  # fmt: skip
+            found = self._search_reranked(rerank, queries, k, only, features=features, n_jobs=n_jobs)
         elif features is not None:
             raise ParameterError("features", "must be given together with 'rerank'. Got it alone instead.")
         else:

@@ -60,10 +60,9 @@ class FlatIndex(MemoryIndex):
             self._derived = derived
         return derived[1]
 
-    def _search(
-        self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
+    def _search_among(
+        self, items: Items, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
     ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
-        items = self._now()
         mask, n_allowed = self._allowed_bitmap(items, allowed)
         distances, positions = self._nearest(items, codes, min(k, n_allowed), mask, n_allowed, n_jobs)
         return distances, decode(items.ids[positions])

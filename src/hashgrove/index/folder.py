@@ -1,4 +1,4 @@
-"""The files in the folder of an index: their names, which of them are out of date, and that they are files."""
+"""The files in the folder of an index: their names, checks that they are files, and removal of old ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from hashgrove.storage.atomic import TEMPORARY
 from hashgrove.storage.formats import FileError, PathLike
 
-__all__ = ["FEATURES", "LOCK", "MANIFEST", "MODEL", "check_files", "data_file", "remove_old_files"]
+__all__ = ["LOCK", "MANIFEST", "MODEL", "check_files", "data_file", "remove_old_files"]
 
 MANIFEST, LOCK = "manifest.json", "writer.lock"
-FEATURES, MODEL = "features.hashgrove", "model.hashgrove"
-DATA_FILE = re.compile(r"(codes|ids|removed)-([0-9]+)\.bin")
+MODEL = "model.hashgrove"
+DATA_FILE = re.compile(r"(codes|ids|removed|features)-([0-9]+)\.bin")
 
 
 def data_file(folder: PathLike, name: str, generation: int) -> Path:
@@ -35,7 +35,7 @@ def check_files(folder: PathLike) -> None:
     """
     with os.scandir(folder) as entries:
         for entry in entries:
-            ours = entry.name in (MANIFEST, LOCK, FEATURES, MODEL) or DATA_FILE.fullmatch(entry.name)
+            ours = entry.name in (MANIFEST, LOCK, MODEL) or DATA_FILE.fullmatch(entry.name)
             if ours and not entry.is_file(follow_symlinks=False):
                 raise FileError(
                     f"{entry.path}: must be a regular file for an index to be changed. "
@@ -50,7 +50,7 @@ def remove_old_files(folder: PathLike, current: Mapping[str, int], *, temporary:
     ----------
     folder : path
     current : dict
-        The generation of "codes", "ids" and "removed".
+        The generation of "codes", "ids", "removed" and "features".
     temporary : bool
         Whether to remove what killed writers left, too.
     """

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index.ids import decode
+from hashgrove.index.ids import are_ascending, decode, encode, refuse_duplicates
+from hashgrove.runtime.parameters import ParameterError
+from hashgrove.runtime.threads import chunks
 
-__all__ = ["Items", "as_bitmap", "as_mask", "in_memory", "merged", "without"]
+__all__ = [
+    "Items",
+    "Room",
+    "appended",
+    "as_bitmap",
+    "as_mask",
+    "in_memory",
+    "merged",
+    "read_only",
+    "updated",
+    "without",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,18 +34,27 @@ class Items:
 
     A search reads this object once and uses nothing else, so another thread may change the index meanwhile.
 
+    Codes and ids are sorted by id. The place of an item in these arrays is its *position*. Its *row* is its place in
+    the files of the index and in the table of features, where every new code is appended. Its *rank* gives the order
+    in which the items were given: the row that an item got first, which it keeps when its code is updated.
+
     Attributes
     ----------
     codes : uint8 array of shape (n, n_bytes)
-        Of shape (0, 0) before the first codes are added. The place of an item in the arrays is its *position*.
+        Of shape (0, 0) before the first codes are added.
     ids : int64 or bytes array of shape (n,)
         Ascending; see `hashgrove.index.ids.encode`. Of items with equal ids, only the last one may be alive.
     alive : uint64 array of shape (ceil(n / 64),), or None
         One bit per position, zero where the item has been removed; None if none has been.
-    rows : int64 array of shape (n,), or None
-        The row of each item in the files of the index; None if rows are positions.
-    verify : function, or None
-        Raises an error if the files that the arrays are mapped to are damaged.
+    n_rows : int
+        Number of rows, with those of removed items and of old codes.
+    rows, ranks : int64 arrays of shape (n,), or None
+        Rows are positions if they are None, and ranks are rows. Both are None for ids that were added in ascending
+        order, so that arrays can be mapped to files.
+    features : structured array of shape (n_rows,), or None
+        The features of the items by their rows; see `hashgrove.index.stored_features`.
+    verify, verify_features : functions, or None
+        Raise an error if the files that the arrays are mapped to are damaged.
     lineage : object
         Two `Items` with the same lineage have the same codes and ids at equal positions, as far as both have them.
     """
@@ -40,8 +63,12 @@ class Items:
     ids: NDArray[Any]
     alive: NDArray[np.uint64] | None = None
     n_alive: int = 0
+    n_rows: int = 0
     rows: NDArray[np.int64] | None = None
+    ranks: NDArray[np.int64] | None = None
+    features: NDArray[Any] | None = None
     verify: Callable[[], None] | None = None
+    verify_features: Callable[[], None] | None = None
     lineage: object = field(default_factory=object)
 
     def __len__(self) -> int:
@@ -69,27 +96,68 @@ class Items:
             known &= self.alive[positions >> 6] >> (positions & 63).astype(np.uint64) & np.uint64(1) == 1
         return positions, known
 
+    def positions_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Positions of items, all of which must be there, by their ids as the user gives them."""
+        refuse_duplicates(np.sort(ids))
+        positions, known = self.find(encode(ids))
+        if not known.all():
+            raise ParameterError("ids", f"must have ids of items of the index. Got {ids[~known][0]} instead.")
+        return positions
+
+    def end_before(self, ids: NDArray[Any]) -> bool:
+        """Whether ids (as in ``self.ids``) ascend, and come after all of the items."""
+        return are_ascending(ids) and (len(ids) == 0 or self.size == 0 or bool(self.ids[-1] < ids[0]))
+
     def mask(self) -> NDArray[np.bool_]:
         """Which positions hold an item: bool (size,)."""
         return np.ones(self.size, np.bool_) if self.alive is None else as_mask(self.alive, self.size)
 
+    def rows_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of the items at some positions."""
+        return positions if self.rows is None else self.rows[positions]
+
+    @cached_property
+    def order(self) -> NDArray[np.int64] | None:
+        """The positions of all items in the order in which they were given; None for 0, 1, 2, ..."""
+        ranks = self.rows if self.ranks is None else self.ranks
+        if ranks is None:
+            return None if self.alive is None else np.flatnonzero(self.mask())
+        positions = np.flatnonzero(self.mask())
+        return positions[np.argsort(ranks[positions])]
+
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Ids as the user sees them, and codes, of the items that have not been removed; read-only."""
-        ids, codes = self.ids, self.codes
-        if self.alive is not None:
-            kept = self.mask()
-            ids, codes = ids[kept], codes[kept]
-        return _read_only(decode(ids)), _read_only(codes)
+        """Ids as the user sees them, and codes, in the order in which the items were given; read-only."""
+        keys, codes = self.in_order()
+        return read_only(decode(keys)), read_only(codes)
+
+    def in_order(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Ids as in ``self.ids``, and codes, in the order in which the items were given."""
+        order = self.order
+        return (self.ids, self.codes) if order is None else (self.ids[order], self.codes[order])
+
+    def feature_parts(self, n_bytes: int) -> Iterator[NDArray[Any]]:
+        """The features of all items in the order in which these were given, in parts of about ``n_bytes``."""
+        assert self.features is not None
+        rows = self.rows_of(np.arange(self.size) if self.order is None else self.order)
+        for start, stop in chunks(len(rows), max(1, n_bytes // self.features.itemsize)):
+            yield self.features[rows[start:stop]]
 
     def compacted(self) -> Items:
-        """The same items without those that have been removed, in memory."""
-        kept = self.mask()
-        return in_memory(self.codes[kept], self.ids[kept], None if self.rows is None else self.rows[kept])
+        """The same items without those that have been removed, and without rows of old codes, in memory."""
+        keys, codes = self.in_order()
+        if self.features is None:
+            return in_memory(codes, keys)
+        return in_memory(codes, keys, np.concatenate([self.features[:0], *self.feature_parts(2**24)]))
 
 
-def in_memory(codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64] | None = None) -> Items:
-    """Items that are all alive."""
-    return Items(_read_only(codes), _read_only(ids), n_alive=len(ids), rows=rows)
+def in_memory(codes: NDArray[np.uint8], ids: NDArray[Any], features: NDArray[Any] | None = None) -> Items:
+    """Items that are all alive, from codes, ids (without duplicates) and features in the order of their rows."""
+    rows = None
+    if not are_ascending(ids):
+        rows = np.argsort(ids, kind="stable")
+        codes, ids = codes[rows], ids[rows]
+    n = len(ids)
+    return Items(read_only(codes), read_only(ids), n_alive=n, n_rows=n, rows=rows, features=features)
 
 
 def without(items: Items, positions: NDArray[np.int64]) -> Items:
@@ -99,25 +167,79 @@ def without(items: Items, positions: NDArray[np.int64]) -> Items:
     alive = as_bitmap(np.ones(items.size, np.bool_)) if items.alive is None else items.alive.copy()
     bits = np.uint64(1) << (positions & 63).astype(np.uint64)
     np.bitwise_and.at(alive, positions >> 6, ~bits)
-    return replace(items, alive=_read_only(alive), n_alive=items.n_alive - len(positions))
+    return replace(items, alive=read_only(alive), n_alive=items.n_alive - len(positions))
 
 
-def merged(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64] | None = None) -> Items:
-    """The items and new ones, in ascending order of the ids, in new arrays; of equal ids, new ones come last.
+def updated(items: Items, positions: NDArray[np.int64], codes: NDArray[np.uint8], rows: NDArray[np.int64]) -> Items:
+    """The items with new codes, which have new rows, at some positions. The items keep their ranks."""
+    if len(positions) == 0:
+        return items
+    all_codes = items.codes.copy()
+    all_codes[positions] = codes
+    old = np.arange(items.size) if items.rows is None else items.rows
+    new = old.copy()
+    new[positions] = rows
+    ranks = old if items.ranks is None else items.ranks
+    return replace(items, codes=read_only(all_codes), rows=new, ranks=ranks, verify=None, lineage=object())
 
-    ``rows`` are those of the new items, if items have rows in a file.
-    """
+
+def appended(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64], n_new: int) -> Items:
+    """The items and ``n_new`` new ones: ``codes`` and ``ids`` are of all of them, sorted by id, new ones at the end."""
+    old = items.size
+    are_positions = items.rows is None and (n_new == 0 or (int(rows[0]) == old and int(rows[-1]) == old + n_new - 1))
+    all_rows = None
+    if not are_positions:
+        all_rows = np.concatenate([np.arange(old) if items.rows is None else items.rows, rows])
+    alive = None if items.alive is None else as_bitmap(np.concatenate([items.mask(), np.ones(n_new, np.bool_)]))
+    return replace(
+        items,
+        codes=read_only(codes),
+        ids=read_only(ids),
+        alive=alive,
+        n_alive=items.n_alive + n_new,
+        rows=all_rows,
+        ranks=None if items.ranks is None else np.concatenate([items.ranks, rows]),
+        verify=None,
+    )
+
+
+def merged(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64]) -> Items:
+    """The items and new ones, sorted by id, in new arrays; of equal ids, new ones come last."""
     all_ids = np.concatenate([items.ids, ids]) if items.size else ids
     all_codes = np.concatenate([items.codes, codes]) if items.size else codes
     order = np.argsort(all_ids, kind="stable")
-    joined = in_memory(all_codes[order], all_ids[order])
-    if rows is not None:
-        old = np.arange(items.size) if items.rows is None else items.rows
-        joined = replace(joined, rows=np.concatenate([old, rows])[order])
-    if items.alive is None:
-        return joined
-    alive = np.concatenate([items.mask(), np.ones(len(ids), np.bool_)])[order]
-    return replace(joined, alive=as_bitmap(alive), n_alive=items.n_alive + len(ids))
+    joined = appended(items, all_codes, all_ids, rows, len(ids))
+    old_rows = np.arange(len(all_ids)) if joined.rows is None else joined.rows
+    alive = None if joined.alive is None else as_bitmap(joined.mask()[order])
+    return replace(
+        joined,
+        codes=read_only(all_codes[order]),
+        ids=read_only(all_ids[order]),
+        alive=alive,
+        rows=old_rows[order],
+        ranks=None if joined.ranks is None else joined.ranks[order],
+        lineage=object(),
+    )
+
+
+class Room:
+    """Arrays with spare rows behind those of the items, so that many small additions stay cheap. Nobody reads them."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def extended(self, name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        """Rows and new ones behind them, in the array of this name if it begins with the old rows."""
+        size = len(old) + len(new)
+        kind = np.promote_types(old.dtype, new.dtype) if len(new) and old.dtype != new.dtype else old.dtype
+        room = self._arrays.get(name)
+        is_old = room is not None and len(old) and room.ctypes.data == old.ctypes.data
+        if room is None or not is_old or room.dtype != kind or len(room) < size:
+            room = np.empty((max(size, len(old) * 3 // 2), *old.shape[1:]), kind)
+            room[: len(old)] = old
+            self._arrays[name] = room
+        room[len(old) : size] = new
+        return room[:size]
 
 
 def as_bitmap(mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
@@ -140,7 +262,8 @@ def as_mask(bitmap: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
     return np.unpackbits(words.view(np.uint8), count=size, bitorder="little").view(np.bool_)
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""The manifest of an index on disk: which files it consists of, how much of them counts, and their checksums.
+"""The manifest of an index on disk: its files, how much of them counts, and their checksums.
 
 The manifest is one small JSON file that is replaced atomically. A change of the index has happened when its manifest is
 in place; bytes in the other files that no manifest speaks of do not count.
@@ -16,6 +16,7 @@ from typing import Any
 from hashgrove.codes import MAX_BYTES
 from hashgrove.index.folder import MANIFEST
 from hashgrove.index.ids import MAX_TEXT
+from hashgrove.index.stored_features import MAX_FEATURES
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import PathLike, listed, one_line
 from hashgrove.storage.modelfile import ModelFileError
@@ -28,10 +29,11 @@ MAX_SIZE = 2**16
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds. ``generation`` is in the names of the files that it consists of.
+    """The content of a folder. A generation is in the name of the file that it belongs to.
 
-    ``text_width`` is the number of bytes of an id that is text, 0 if ids are int64. ``ordered`` says that the ids
-    ascend from row to row. A checksum is the CRC-32 of the bytes of a file that count.
+    ``text_width`` is the number of bytes of an id that is text, 0 if ids are int64; ``n_features`` is 0 if there are no
+    features. ``ordered`` says that the ids ascend from row to row. A checksum is the CRC-32 of the bytes of a file that
+    count.
     """
 
     index: str
@@ -39,12 +41,15 @@ class Manifest:
     n_rows: int = 0
     n_removed: int = 0
     text_width: int = 0
+    n_features: int = 0
     ordered: bool = True
     generation: int = 0
     ids_generation: int = 0
+    features_generation: int = 0
     model: str | None = None
     codes_crc: int = 0
     ids_crc: int = 0
+    features_crc: int = 0
     removed_crc: int = 0
 
     def write(self, folder: PathLike) -> None:
@@ -89,7 +94,8 @@ def _checked(name: str, values: dict[str, Any]) -> Manifest:
     texts = isinstance(manifest.index, str) and isinstance(manifest.model, str | None)
     if not texts or type(manifest.ordered) is not bool:
         raise ModelFileError(f"{name}: damaged: its fields must have the right types")
-    if manifest.n_bytes > MAX_BYTES or manifest.text_width > MAX_TEXT or (manifest.n_rows and not manifest.n_bytes):
+    large = manifest.n_bytes > MAX_BYTES or manifest.text_width > MAX_TEXT or manifest.n_features > MAX_FEATURES
+    if large or (manifest.n_rows and not manifest.n_bytes):
         raise ModelFileError(f"{name}: damaged: its numbers must be possible")
     return manifest
 

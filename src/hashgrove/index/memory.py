@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,12 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.index.base import Index
 from hashgrove.index.changes import Change
-from hashgrove.index.ids import encode
-from hashgrove.index.items import Items, as_bitmap, in_memory, merged, without
-from hashgrove.index.kept import Kept
+from hashgrove.index.ids import check_ids, encode
+from hashgrove.index.items import Items, Room, appended, as_bitmap, in_memory, merged, updated, without
 from hashgrove.index.manifest import Manifest
-from hashgrove.index.rerank import Int8Rows
+from hashgrove.index.rerank import Int8Rows, Rerank
 from hashgrove.index.store import Store
+from hashgrove.index.stored_features import (
+    StoredFeatures,
+    as_table,
+    empty_table,
+    new_rows,
+    stored_features,
+    table_or_empty,
+)
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -32,8 +40,8 @@ class MemoryIndex(Index):
     compares them with their checksums. Loaded with ``writable=True``, an index writes every change to its folder before
     the call returns, and a change that has returned survives a crash. Otherwise changes stay in memory.
 
-    A subclass implements `_search` and `_search_radius`. Each call reads ``self._now()`` once. What is derived from the
-    items is kept together with the `Items` that it belongs to.
+    A subclass implements `_search_among` and `_search_radius`, which reads ``self._now()`` once. What is derived from
+    the items is kept together with the `Items` that it belongs to.
 
     Parameters
     ----------
@@ -50,11 +58,9 @@ class MemoryIndex(Index):
     def __init__(self, codes: ArrayLike | None = None, *, ids: ArrayLike | None = None, model: Any = None) -> None:
         super().__init__(model=model)
         self._items = in_memory(np.empty((0, 0), np.uint8), np.empty(0, np.int64))
-        # Arrays with spare rows behind those of the items, which nobody reads; None if there are no spare rows.
-        self._room: tuple[NDArray[np.uint8], NDArray[Any]] | None = None
+        self._room = Room()
         self._store: Store | None = None  # the folder that the items are mapped from
         self._writable = False
-        self._kept: Kept | None = None
         if codes is not None:
             self.add(codes, ids=ids, model=model)
         elif ids is not None:
@@ -64,8 +70,10 @@ class MemoryIndex(Index):
         return len(self._items)
 
     def __getstate__(self) -> dict[str, Any]:
-        items = replace(self._now(), verify=None)
-        return super().__getstate__() | {"_items": items, "_room": None, "_store": None, "_writable": False}
+        if self._items.verify_features is not None:
+            self._items.verify_features()
+        items = replace(self._now(), verify=None, verify_features=None)
+        return super().__getstate__() | {"_items": items, "_room": Room(), "_store": None, "_writable": False}
 
     @property
     def n_bytes(self) -> int | None:
@@ -94,101 +102,137 @@ class MemoryIndex(Index):
         last = np.flatnonzero(items.mask())[-1:] if items.alive is not None else np.arange(items.size)[-1:]
         return int(items.ids[last[0]]) if len(last) else -1
 
+    @abstractmethod
+    def _search_among(
+        self, items: Items, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
+    ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+        """Distances and ids for `search` with checked arguments; ``allowed`` is a mask, ascending ids, or None."""
+
+    def _search(
+        self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
+    ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+        return self._search_among(self._now(), codes, k, allowed, n_jobs)
+
+    def _search_reranked(
+        self, rerank: Rerank, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        items = self._now()  # codes and features of one moment
+
+        def nearest(part: NDArray[np.uint8], n: int) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+            return self._search_among(items, part, n, allowed, 1)
+
+        return rerank.search(nearest, codes, k, stored=stored_features(items), **options)
+
     def _allowed_bitmap(self, items: Items, allowed: NDArray[Any] | None) -> tuple[NDArray[np.uint64] | None, int]:
         """The positions that a search may find, one bit each (None for all), and their number."""
         if allowed is None:
             return items.alive, len(items)
+        mask = np.zeros(items.size, np.bool_)
         if allowed.dtype == np.bool_:
             if len(allowed) != len(items):
                 raise ParameterError(
                     "allowed",
                     f"must have {len(items)} entries, one per item, if it is a mask. Got {len(allowed)} instead.",
                 )
-            mask = allowed
-            if items.alive is not None:
-                mask = items.mask()
-                mask[mask] = allowed
+            mask[slice(None) if items.order is None else items.order] = allowed
         else:
             positions, known = items.find(encode(allowed))
-            mask = np.zeros(items.size, np.bool_)
             mask[positions[known]] = True
         return as_bitmap(mask), int(mask.sum())
 
     def _change(self, change: Change) -> None:
-        order = np.argsort(change.ids, kind="stable")
-        removed = np.union1d(change.removed, change.ids[change.replaces])
-        self._write(change.codes[order], change.ids[order], removed, change.model)
-        self._model = change.model
-        if change.features is not None:
-            self._keep(change.features, change.ids)
-
-    def _write(self, codes: NDArray[np.uint8], ids: NDArray[Any], removed: NDArray[Any], model: str | None) -> None:
-        items, keys = self._now(), encode(ids)
-        gone = items.find(encode(removed))[0]
-        last = items.ids[-1:]
-        ascending = len(keys) == 0 or len(last) == 0 or bool(last[0] < keys[0])
+        items = self._now()
+        table = new_rows(items, change.features, len(change.ids))
         if self._writable:
-            if self._store is None:
-                raise ValueError("The index must not be closed when it is changed. Load it again.")
-            rows = gone if items.rows is None else items.rows[gone]
-            new_rows = self._store.manifest.n_rows + np.arange(len(keys))
-            self._store.append(codes, keys, rows, ordered=items.rows is None and ascending, model=model)
-            if self._store.manifest.ordered:
-                self._items = replace(self._store.items(), lineage=items.lineage)
-            else:
-                self._items = merged(without(items, gone), codes, keys, new_rows)
-            return
-        self._store = None  # from now on the items are not those of the folder
-        items = without(items, gone)
-        if items.alive is not None and COMPACT * (items.size - len(items)) > items.size:
-            items, self._room = items.compacted(), None
-        self._items = self._appended(items, codes, keys) if ascending else merged(items, codes, keys)
-        self._room = self._room if ascending else None
+            self._items = self._written(items, change, table)
+        else:
+            self._store = None  # from now on the items are not those of the folder
+            if COMPACT * (items.n_rows - len(items)) > items.n_rows:
+                items, self._room = items.compacted(), Room()
+            changed = self._changed(items, change)
+            if table is not None:
+                old = table_or_empty(items, table.dtype["values"].shape[0], name="features")
+                changed = replace(changed, features=self._room.extended("features", old, table))
+            self._items = changed
+        self._model = change.model
 
-    def _appended(self, items: Items, codes: NDArray[np.uint8], keys: NDArray[Any]) -> Items:
+    def _written(self, items: Items, change: Change, table: NDArray[Any] | None) -> Items:
+        """Write a change to the folder; return the items after it."""
+        if self._store is None:
+            raise ValueError("The index must not be closed when it is changed. Load it again.")
+        keys = encode(change.ids)
+        removed = items.find(np.concatenate([encode(change.removed), keys[change.replaces]]))[0]
+        followers = np.full(len(removed), -1)
+        followers[len(change.removed) :] = items.n_rows + np.flatnonzero(change.replaces)
+        pairs = np.stack([items.rows_of(removed), followers], axis=1)
+        ordered = items.rows is None and not change.replaces.any() and items.end_before(keys)
+        self._store.append(change.codes, keys, table, pairs, ordered=ordered, model=change.model)
+        if self._store.manifest.ordered:
+            return replace(self._store.items(), lineage=items.lineage)
+        table, verify = self._store.features()
+        return replace(self._changed(items, change), features=table, verify_features=verify)
+
+    def _changed(self, items: Items, change: Change) -> Items:
+        """The items after a change, without its features."""
+        keys, new = encode(change.ids), ~change.replaces
+        rows = items.n_rows + np.arange(len(keys))
+        items = without(items, items.find(encode(change.removed))[0])
+        positions = items.find(keys[change.replaces])[0]
+        items = updated(items, positions, change.codes[change.replaces], rows[change.replaces])
+        codes, keys, new_rows = change.codes[new], keys[new], rows[new]
+        if items.end_before(keys):
+            items = self._appended(items, codes, keys, new_rows)
+        else:
+            items, self._room = merged(items, codes, keys, new_rows), Room()
+        return replace(items, n_rows=items.n_rows + len(rows))
+
+    def _appended(self, items: Items, codes: NDArray[np.uint8], keys: NDArray[Any], rows: NDArray[np.int64]) -> Items:
         """Items and new ones behind them, with spare room for more, so that many small additions stay cheap."""
-        old, size, n_bytes = items.size, items.size + len(keys), codes.shape[1] or items.codes.shape[1]
-        kind = keys.dtype if old == 0 and len(keys) else np.promote_types(items.ids.dtype, keys.dtype)
-        if len(keys) == 0:
-            kind = items.ids.dtype
-        room = self._room
-        if room is None or len(room[1]) < size or room[0].shape[1] != n_bytes or room[1].dtype != kind:
-            length = max(size, old * 3 // 2)
-            room = np.empty((length, n_bytes), np.uint8), np.empty(length, kind)
-            if old:
-                room[0][:old], room[1][:old] = items.codes, items.ids
-        room[0][old:size], room[1][old:size] = codes if len(codes) else 0, keys
-        self._room = room
-        joined = replace(in_memory(room[0][:size], room[1][:size]), lineage=items.lineage)
-        if items.alive is None:
-            return joined
-        alive = np.concatenate([items.mask(), np.ones(len(keys), np.bool_)])
-        return replace(joined, alive=as_bitmap(alive), n_alive=len(items) + len(keys))
+        n_bytes = codes.shape[1] or items.codes.shape[1]
+        old = items.codes if items.size else np.empty((0, n_bytes), np.uint8)
+        ids = items.ids if items.size or not len(keys) else keys[:0]
+        codes = codes if len(codes) else np.empty((0, n_bytes), np.uint8)
+        return appended(
+            items, self._room.extended("codes", old, codes), self._room.extended("ids", ids, keys), rows, len(keys)
+        )
 
     @property
-    def features(self) -> Kept | None:
+    def features(self) -> StoredFeatures | None:
         """The features that the index keeps for `Rerank`, in one byte each; None if it keeps none."""
-        if self._kept is None and self._store is not None:
-            self._kept = Kept.read(self._store.folder)
-        return self._kept
+        return stored_features(self._now())
 
     def keep_features(self, X: ArrayLike, *, ids: ArrayLike | None = None) -> None:
-        """Keep a copy of the features of items, in one byte each, for `Rerank`; it is saved with the index.
+        """Keep features of items that are in the index already, in one byte each, for `Rerank`.
 
         Parameters
         ----------
         X : array of shape (n, n_features)
         ids : array-like of int or str, shape (n,), optional
-            The items that the rows belong to; without them, those of `ids`. Features that are kept already stay,
-            unless there are new ones for the same id. If the index is writable, all are written to its folder.
+            The items that the rows belong to. Without them, there is one row per item in the order of `ids`, and
+            earlier features are replaced; with them, the features of other items stay.
         """
-        self._keep(Int8Rows.of(X), self.ids if ids is None else ids)
-
-    def _keep(self, rows: Int8Rows, ids: ArrayLike) -> None:
-        kept = Kept.of(rows, ids, self.features)
-        if self._writable and self._store is not None:
-            kept.write(self._store.folder)
-        self._kept = kept
+        rows = Int8Rows.of(X)
+        with self._changing:
+            items = self._now()
+            if ids is None:
+                positions = np.arange(items.size) if items.order is None else items.order
+                table = empty_table(items.n_rows, rows.shape[1])
+            else:
+                positions = items.positions_of(check_ids(ids, length=len(rows)))
+                table = table_or_empty(items, rows.shape[1], name="X").copy()
+            if len(rows) != len(positions):
+                raise ParameterError("X", f"must have {len(positions)} rows, one per item. Got {len(rows)} instead.")
+            table[items.rows_of(positions)] = as_table(rows)
+            stored: tuple[Any, Any] = table, None
+            if not self._writable:
+                self._store = None  # from now on the items are not those of the folder
+            elif self._store is None:
+                raise ValueError("The index must not be closed when it is changed. Load it again.")
+            else:
+                self._store.replace_features(table)
+                stored = self._store.features()
+            self._items = replace(items, features=stored[0], verify_features=stored[1])
+            self._room = Room()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a folder, atomically; `load` and `hashgrove.load_index` read it.
@@ -199,11 +243,9 @@ class MemoryIndex(Index):
             A folder that does not exist yet, or one of an index, whose content is replaced.
         """
         items = self._now()
-        items = items if items.alive is None else items.compacted()
-        kept = self.features
-        Store.create(path, Manifest(type(self).__name__, model=self._model), items.codes, items.ids)
-        if kept is not None:
-            kept.write(path)
+        if items.verify_features is not None:
+            items.verify_features()
+        Store.create(path, Manifest(type(self).__name__, model=self._model), items)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
@@ -242,22 +284,26 @@ class MemoryIndex(Index):
             if manifest == self._store.manifest:
                 return False
             self._store.manifest = manifest
-            self._items = self._store.items()
+            self._items, self._model = self._store.items(), manifest.model
         return True
 
     def compact(self) -> None:
-        """Free the room of removed items and put the others in the order of their ids, in memory and in the folder.
+        """Free the room of removed items and of old codes, in memory and in the folder.
 
         Readers of the folder keep what they have mapped until they `refresh`.
         """
         with self._changing:
-            items = self._now().compacted()
-            if self._writable and self._store is not None:
-                self._store.rewrite(items.codes, items.ids)
-                items = self._store.items()
-            elif self._writable:
+            items = self._now()
+            if items.verify_features is not None:
+                items.verify_features()
+            if not self._writable:
+                self._items = items.compacted()
+            elif self._store is None:
                 raise ValueError("The index must not be closed when it is compacted. Load it again.")
-            self._items, self._room = replace(items, rows=None), None
+            else:
+                self._store.rewrite(items)
+                self._items = self._store.items()
+            self._room = Room()
 
     def close(self) -> None:
         """Let another process write to the folder. The index can still be searched, but no longer be changed."""

@@ -135,13 +135,12 @@ class MultiIndex(FlatIndex):
         self._prepared = _updated(whole, items)
         return self._prepared
 
-    def _search(
-        self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
+    def _search_among(
+        self, items: Items, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
     ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
-        items = self._now()
         prepared = self._prepared_for(items, len(codes)) if allowed is None and len(codes) else None
         if prepared is None or k * self._share > prepared.n_alive:
-            return super()._search(codes, k, allowed, n_jobs)
+            return super()._search_among(items, codes, k, allowed, n_jobs)
         queries = self._permuted(prepared, codes)
         budget = int(self._budget * items.size)
         parts = [(prepared, queries[a:b], k, budget) for a, b in chunks(len(codes), QUERIES_PER_CHUNK)]

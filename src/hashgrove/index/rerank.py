@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,9 +64,18 @@ class Int8Rows:
         return self.values[rows].astype(np.float32) * self.scales[rows][..., None]
 
 
+class StoredRows(Protocol):
+    """Features that an index keeps: `hashgrove.index.stored_features.StoredFeatures`."""
+
+    n_features: int
+
+    def find(self, ids: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The features of some items, and which of these items have some."""
+
+
 @dataclass(frozen=True, eq=False)
 class Rerank:
-    """How `Index.search` orders the nearest items again, by their features.
+    """Order the nearest items that `Index.search` finds again, by their features.
 
     Of each query, the ``oversample * k`` nearest items by Hamming distance are candidates, and so are all further items
     that tie with the last of them, up to ``max_candidates``. The ``k`` candidates with the smallest distance of their
@@ -76,7 +85,7 @@ class Rerank:
     ----------
     X : array of shape (n, n_features), `Int8Rows`, or None
         The features of the items, in memory or mapped from a file (`numpy.load(..., mmap_mode="r")`); or in one byte
-        each, ``Int8Rows.of(X)``. None means those that the index keeps; see `MemoryIndex.keep_features`.
+        each, ``Int8Rows.of(X)``. None means those that the index keeps; see ``features`` of `Index.add`.
     ids : array-like of int or str, shape (n,), optional
         The ids of the items that the rows belong to; without them, the id of an item is its row number.
     metric : {"cosine", "euclidean"}
@@ -108,7 +117,7 @@ class Rerank:
         k: int,
         features: ArrayLike | None,
         *,
-        stored: Any,
+        stored: StoredRows | None,
         n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Distances and ids of the ``k`` best candidates; `Index.search` calls this.
@@ -118,14 +127,14 @@ class Rerank:
         OneOf(METRICS).check("metric", self.metric)
         wanted = k * int(Integer(1).check("oversample", self.oversample))
         at_most = max(wanted, int(Integer(1).check("max_candidates", self.max_candidates)))
-        X, own = self._features_of(stored)
+        n_features, rows_of = self._features_of(stored)
         if features is None:
             raise ParameterError("features", "must be the features of the queries, for 'rerank'. Got None.")
         Q = np.asarray(_check_features(features, "features"), np.float32)
-        if Q.shape != (len(codes), X.shape[1]):
+        if Q.shape != (len(codes), n_features):
             raise ParameterError(
                 "features",
-                f"must have shape {(len(codes), X.shape[1])}, one row per query and as many "
+                f"must have shape {(len(codes), n_features)}, one row per query and as many "
                 f"features as the items have. Got {Q.shape} instead.",
             )
 
@@ -136,7 +145,7 @@ class Rerank:
             for row in range(stop - start):
                 last = near[row, min(wanted, near.shape[1]) - 1] if columns else 0
                 candidates = ids[row, : np.searchsorted(near[row], last, side="right")]
-                scores = _distances(X[_rows_of(candidates, own, len(X))], Q[start + row], self.metric)
+                scores = _distances(rows_of(candidates), Q[start + row], self.metric)
                 best = np.lexsort((candidates, scores))[:columns]
                 distances[row], found[row] = scores[best], candidates[best]
             return distances, found
@@ -147,21 +156,21 @@ class Rerank:
         parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
-    def _features_of(self, stored: Any) -> tuple[Any, tuple[NDArray[Any], NDArray[np.int64]] | None]:
-        """The features, and their ids in ascending order with the row of each; None if ids are row numbers."""
+    def _features_of(self, stored: StoredRows | None) -> tuple[int, Callable[[NDArray[Any]], NDArray[Any]]]:
+        """The number of features, and a function that returns those of some items by their ids."""
         if self.X is None:
             if stored is None:
                 raise ParameterError(
                     "X", "must be the features of the items if the index keeps none. Got None instead."
                 )
-            return stored.X, _sorted(stored.ids, len(stored.X))
+            return stored.n_features, lambda ids: _all_known(*stored.find(ids), ids)
         X = self.X if isinstance(self.X, Int8Rows) else _check_features(self.X, "X")
-        return X, None if self.ids is None else _sorted(self.ids, len(X))
+        own = None if self.ids is None else _sorted(self.ids, len(X))
+        return X.shape[1], lambda ids: X[_rows_of(ids, own, len(X))]
 
 
-def _sorted(ids: ArrayLike | None, length: int) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-    if ids is None:
-        return None
+def _sorted(ids: ArrayLike, length: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Ids in ascending order, and the row of each."""
     checked = encode(check_ids(ids, length=length))
     order = np.argsort(checked, kind="stable")
     refuse_duplicates(checked[order])
@@ -171,15 +180,16 @@ def _sorted(ids: ArrayLike | None, length: int) -> tuple[NDArray[Any], NDArray[n
 def _rows_of(ids: NDArray[Any], own: tuple[NDArray[Any], NDArray[np.int64]] | None, n_rows: int) -> NDArray[np.int64]:
     """The rows of the features of some items."""
     if own is None:
-        missing = ids[(ids < 0) | (ids >= n_rows)] if ids.dtype.kind == "i" else ids
-        rows = ids
-    else:
-        positions, known = find(own[0], encode(ids))
-        missing = ids[~known]
-        rows = own[1][positions] if known.all() else positions
-    if len(missing):
-        raise ParameterError("X", f"must have features of all items. Got none for the id {missing[0]!r}.")
-    return rows
+        numbers = ids if ids.dtype.kind == "i" else np.full(len(ids), -1)
+        return _all_known(numbers, (numbers >= 0) & (numbers < n_rows), ids)
+    positions, known = find(own[0], encode(ids))
+    return own[1][_all_known(positions, known, ids)]
+
+
+def _all_known(found: NDArray[Any], known: NDArray[np.bool_], ids: NDArray[Any]) -> NDArray[Any]:
+    if not known.all():
+        raise ParameterError("X", f"must have features of all items. Got none for the id {ids[~known][0]!r}.")
+    return found
 
 
 def _distances(rows: NDArray[Any], query: NDArray[np.float32], metric: str) -> NDArray[np.float32]:

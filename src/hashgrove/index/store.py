@@ -1,10 +1,11 @@
 """`Store`: an index in a folder. Changes are appended, durable when they return, and seen by readers all at once.
 
-The folder holds rows of codes, rows of ids, and the numbers of rows that have been removed, each in a file that only
-grows, and the manifest (`hashgrove.index.manifest`), which says how much of them counts. A change appends to the files,
-syncs them, and then replaces the manifest. So a process that is killed at any moment leaves the index as it was before
-the change or after it, and a reader that has mapped the files sees the index of one moment. `rewrite` puts all rows
-into new files, without the removed ones and in the order of the ids.
+The folder holds rows of codes, ids and features, and the numbers of rows that have been removed or replaced, each in a
+file that only grows, and the manifest (`hashgrove.index.manifest`), which says how much of them counts. A change
+appends to the files, syncs them, and then replaces the manifest. So a process that is killed at any moment leaves the
+index as it was before the change or after it, and a reader that has mapped the files sees the index of one moment. Rows
+are in the order in which the items were given; a row that replaces another takes its place. `Store.rewrite` puts all
+items into new files, without rows that have been removed or replaced.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.index.folder import LOCK, check_files, data_file, remove_old_files
-from hashgrove.index.ids import are_ascending, check_keys
-from hashgrove.index.items import Items, in_memory, without
+from hashgrove.index.ids import are_ascending
+from hashgrove.index.items import Items
 from hashgrove.index.locking import lock_file
 from hashgrove.index.manifest import Manifest, is_index_folder
+from hashgrove.index.reader import CHUNK, Reader, content_of, generations, id_type
+from hashgrove.index.stored_features import empty_table
 from hashgrove.storage.atomic import remove_stale, sync_folder
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 from hashgrove.storage.modelfile import ModelFileError
@@ -33,7 +36,7 @@ from hashgrove.storage.modelfile import ModelFileError
 __all__ = ["Store"]
 
 WIDTH_STEP = 16  # the room for text ids grows by this many bytes, so that it rarely has to
-CHUNK = 2**24  # bytes that are summed at a time
+PAIR = 16  # bytes of the numbers of a removed row and of the one that replaces it
 ATTEMPTS = 20  # to read a folder whose files are being replaced
 
 
@@ -52,12 +55,10 @@ class Store:
         self.folder = Path(folder)
         self.manifest = manifest
         self.lock = lock
-        self._verified = replace(
-            manifest, n_rows=0, codes_crc=0, ids_crc=0
-        )  # up to where the files are known to be right
+        self.reader = Reader(self.folder)
 
     @classmethod
-    def create(cls, path: PathLike, manifest: Manifest, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
+    def create(cls, path: PathLike, manifest: Manifest, items: Items) -> None:
         """Write a new index, or replace the content of one, atomically.
 
         Parameters
@@ -66,13 +67,12 @@ class Store:
             A folder that does not exist yet, or the folder of an index.
         manifest : Manifest
             Its ``index`` and ``model`` are used.
-        codes, ids
-            In ascending order of the ids, which are as in `Items`.
+        items : Items
         """
         if is_index_folder(path):
             with cls.locked(path) as store:
                 store.manifest = replace(store.manifest, index=manifest.index, model=manifest.model)
-                store.rewrite(codes, ids)
+                store.rewrite(items)
             return
         target = Path(os.path.realpath(path))
         if target.exists():
@@ -81,7 +81,7 @@ class Store:
         try:
             remove_stale(target.parent)
             temporary.mkdir()
-            cls(temporary, manifest).rewrite(codes, ids)
+            cls(temporary, manifest).rewrite(items)
             os.rename(temporary, target)
             sync_folder(target.parent)
         except FileError as error:  # it names a temporary file, which is gone
@@ -126,185 +126,131 @@ class Store:
         """Map the files. If another process replaces them meanwhile, its manifest is read again."""
         for _ in range(ATTEMPTS):
             try:
-                return self._map()
+                return self.reader.items(self.manifest)
             except FileNotFoundError:
                 self.manifest = Manifest.read(self.folder)
         raise ModelFileError(f"{self.folder}: damaged: the files that its manifest names are missing")
+
+    def features(self) -> tuple[NDArray[Any] | None, Callable[[], None] | None]:
+        """Map the table of features, and make a function that verifies it; None if there are no features."""
+        return self.reader.features(self.manifest)
 
     def append(
         self,
         codes: NDArray[np.uint8],
         ids: NDArray[Any],
+        features: NDArray[Any] | None,
         removed: NDArray[np.int64],
         *,
         ordered: bool,
         model: str | None,
     ) -> None:
-        """Append rows and remove others, in one durable step; ``ordered`` says whether the ids ascend still."""
+        """Append rows, and remove or replace others, in one durable step.
+
+        Parameters
+        ----------
+        codes, ids, features
+            The new rows; ``features`` is a table, or None if the index keeps none.
+        removed : int64 array of shape (n, 2)
+            Rows that are removed, each with the new row that takes its place; -1 if none does.
+        ordered : bool
+            Whether the ids still ascend from row to row.
+        model : str or None
+        """
         now = replace(self.manifest, model=model)
+        if features is not None and now.n_features == 0:
+            now = self._new_features(now, empty_table(now.n_rows, features.dtype["values"].shape[0]))
         if len(codes):
-            now = replace(now, n_bytes=codes.shape[1], ordered=ordered)
-            now = self._fit_ids(now, ids)
-            keys = _bytes_of(ids.astype(_id_type(now)))
+            now = self._fit_ids(replace(now, n_bytes=codes.shape[1], ordered=ordered), ids)
+            keys = ids.astype(id_type(now))
+            if features is not None:
+                size = now.n_rows * features.itemsize
+                crc = self._append("features", now.features_generation, size, [features], now.features_crc)
+                now = replace(now, features_crc=crc)
             now = replace(
                 now,
-                codes_crc=self._append(
-                    "codes", now.generation, now.n_rows * now.n_bytes, codes.tobytes(), now.codes_crc
-                ),
-                ids_crc=self._append("ids", now.ids_generation, now.n_rows * _id_type(now).itemsize, keys, now.ids_crc),
+                codes_crc=self._append("codes", now.generation, now.n_rows * now.n_bytes, [codes], now.codes_crc),
+                ids_crc=self._append("ids", now.ids_generation, now.n_rows * keys.itemsize, [keys], now.ids_crc),
                 n_rows=now.n_rows + len(codes),
             )
         elif not now.n_bytes and codes.shape[1]:
             now = replace(now, n_bytes=codes.shape[1])
         if len(removed):
-            numbers = _bytes_of(removed.astype("<i8"))
-            crc = self._append("removed", now.generation, 8 * now.n_removed, numbers, now.removed_crc)
+            pairs = removed.astype("<i8")
+            crc = self._append("removed", now.generation, PAIR * now.n_removed, [pairs], now.removed_crc)
             now = replace(now, removed_crc=crc, n_removed=now.n_removed + len(removed))
-        now.write(self.folder)
-        widened = now.ids_generation != self.manifest.ids_generation
-        self.manifest = now
-        if widened:
-            self._remove_old_files()
+        self._put_in_place(now)
 
-    def rewrite(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
-        """Replace all rows by these, in ascending order of the ids, in new files; remove the old files."""
-        generation = max(self.manifest.generation, self.manifest.ids_generation) + 1
+    def rewrite(self, items: Items) -> None:
+        """Replace all rows by the items, in the order in which they were given, in new files."""
+        generation = self._next_generation(self.manifest)
+        ids, codes = items.in_order()
         width = -(-ids.dtype.itemsize // WIDTH_STEP) * WIDTH_STEP if ids.dtype.kind == "S" and len(ids) else 0
         now = replace(
-            self.manifest, n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, text_width=width, ordered=True,
-            generation=generation, ids_generation=generation, removed_crc=0,
+            self.manifest, n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, text_width=width, n_features=0,
+            ordered=are_ascending(ids), generation=generation, ids_generation=generation,
+            features_generation=generation, removed_crc=0, features_crc=0,
         )  # fmt: skip
-        keys = np.ascontiguousarray(ids.astype(_id_type(now)))
-        crcs = []
-        for name, array in (("codes", np.ascontiguousarray(codes)), ("ids", keys), ("removed", np.empty(0, np.uint8))):
-            crcs.append(self._append(name, generation, 0, _content(array), 0))
-        now = replace(now, codes_crc=crcs[0], ids_crc=crcs[1])
-        now.write(self.folder)
-        self.manifest = now
-        self._remove_old_files()
+        now = replace(
+            now,
+            codes_crc=self._append("codes", generation, 0, [codes], 0),
+            ids_crc=self._append("ids", generation, 0, [ids.astype(id_type(now))], 0),
+        )
+        self._append("removed", generation, 0, [], 0)
+        if items.features is not None:
+            n_features = items.features.dtype["values"].shape[0]
+            crc = self._append("features", generation, 0, items.feature_parts(CHUNK), 0)
+            now = replace(now, n_features=n_features, features_crc=crc)
+        self._put_in_place(now)
 
-    def _append(self, name: str, generation: int, size: int, content: bytes | memoryview, crc: int) -> int:
-        """Append to the first ``size`` bytes of a file, durably; return the new checksum."""
+    def replace_features(self, table: NDArray[Any]) -> None:
+        """Replace the features of all rows, in one durable step."""
+        self._put_in_place(self._new_features(self.manifest, table))
+
+    def _new_features(self, now: Manifest, table: NDArray[Any]) -> Manifest:
+        generation = self._next_generation(now)
+        crc = self._append("features", generation, 0, [table], 0)
+        n_features = table.dtype["values"].shape[0]
+        return replace(now, features_generation=generation, n_features=n_features, features_crc=crc)
+
+    def _put_in_place(self, now: Manifest) -> None:
+        now.write(self.folder)
+        before, self.manifest = self.manifest, now
+        if generations(before) != generations(now):
+            self._remove_old_files()
+
+    def _next_generation(self, now: Manifest) -> int:
+        return max(generations(now).values()) + 1
+
+    def _append(self, name: str, generation: int, size: int, parts: Iterable[NDArray[Any]], crc: int) -> int:
+        """Append arrays to the first ``size`` bytes of a file, durably; return the new checksum."""
         path = data_file(self.folder, name, generation)
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             with open(handle, "r+b") as file:
                 file.truncate(size)  # what a killed writer appended does not count
                 file.seek(size)
-                file.write(content)
+                for part in parts:
+                    content = content_of(np.ascontiguousarray(part))
+                    file.write(content)
+                    crc = zlib.crc32(content, crc)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise FileError(f"{path}: cannot be written: {error.strerror}") from error
         sync_folder(self.folder)
-        return zlib.crc32(content, crc)
+        return crc
 
     def _fit_ids(self, now: Manifest, ids: NDArray[Any]) -> Manifest:
         """Make the rows of ids wide enough for new texts; they are rewritten if they are not."""
         if ids.dtype.kind != "S" or 0 < ids.dtype.itemsize <= now.text_width:
             return now
         width = -(-ids.dtype.itemsize // WIDTH_STEP) * WIDTH_STEP
-        wider = replace(now, text_width=width, ids_generation=max(now.generation, now.ids_generation) + 1)
-        old = np.empty(0, _id_type(wider)) if not now.n_rows else self._map_file("ids", now).astype(_id_type(wider))
-        return replace(wider, ids_crc=self._append("ids", wider.ids_generation, 0, _bytes_of(old), 0))
-
-    def _map_file(self, name: str, now: Manifest) -> NDArray[Any]:
-        """Map the part of a file that counts."""
-        type_, n_rows, n_columns, generation = {
-            "codes": (np.dtype(np.uint8), now.n_rows, now.n_bytes, now.generation),
-            "ids": (_id_type(now), now.n_rows, 1, now.ids_generation),
-            "removed": (np.dtype("<i8"), now.n_removed, 1, now.generation),
-        }[name]
-        path, size = data_file(self.folder, name, generation), n_rows * n_columns * type_.itemsize
-        if os.path.getsize(path) < size:
-            raise _damaged(path, f"must have {size} bytes. Got {os.path.getsize(path)}.")
-        if size == 0:
-            return np.empty((n_rows, n_columns) if name == "codes" else n_rows, type_)
-        mapped = np.memmap(path, type_, "r", shape=(n_rows, n_columns))
-        return np.asarray(mapped if name == "codes" else mapped[:, 0])
-
-    def _map(self) -> Items:
-        now = self.manifest
-        codes, ids, removed = (self._map_file(name, now) for name in ("codes", "ids", "removed"))
-        if zlib.crc32(_bytes_of(removed)) != now.removed_crc:
-            raise _damaged(data_file(self.folder, "removed", now.generation), "it does not match its checksum")
-        if len(removed) and not (removed.min() >= 0 and removed.max() < now.n_rows):
-            raise _damaged(data_file(self.folder, "removed", now.generation), "it must name rows of the index")
-        verify = self._verifier(now, codes, ids)
-        rows = None
-        if not now.ordered:
-            verify()  # the ids are read here, so they have to be right
-            rows = np.argsort(ids, kind="stable")
-            codes, ids = codes[rows], ids[rows]
-        items = replace(in_memory(codes, ids, rows), verify=None if rows is not None else verify)
-        positions = np.unique(removed.astype(np.int64))
-        if rows is not None:
-            place = np.empty_like(rows)
-            place[rows] = np.arange(len(rows))
-            positions = place[positions]
-        items = without(items, positions)
-        if rows is not None and (items.mask()[:-1] & (ids[1:] == ids[:-1])).any():
-            raise _damaged(data_file(self.folder, "ids", now.ids_generation), "an id must not occur twice")
-        return items
-
-    def _verifier(self, now: Manifest, codes: NDArray[np.uint8], ids: NDArray[Any]) -> Callable[[], None]:
-        """Make a function that compares the files with their checksums; known rows are not read again."""
-
-        def verify() -> None:
-            known, n_rows = self._verified, 0
-            if (known.generation, known.ids_generation) == (now.generation, now.ids_generation):
-                n_rows = known.n_rows if known.n_rows <= now.n_rows else 0
-            if known == now:
-                return
-            for name, array, start, crc, number in (
-                ("codes", codes, known.codes_crc if n_rows else 0, now.codes_crc, now.generation),
-                ("ids", ids, known.ids_crc if n_rows else 0, now.ids_crc, now.ids_generation),
-            ):
-                if _crc(array[n_rows:], start) != crc:
-                    raise _damaged(data_file(self.folder, name, number), "it does not match its checksum")
-            self._check_ids(now, ids, n_rows)
-            self._verified = now
-
-        return verify
-
-    def _check_ids(self, now: Manifest, ids: NDArray[Any], start: int) -> None:
-        """Refuse ids from row ``start`` on that no index has; a stranger's checksum says nothing about them."""
-        path = data_file(self.folder, "ids", now.ids_generation)
-        try:
-            check_keys(ids[start:])
-        except ValueError as error:
-            raise _damaged(path, f"its ids must be texts: {one_line(error)}") from error
-        if now.ordered and not are_ascending(ids[max(start - 1, 0) :]):
-            raise _damaged(path, "its ids must ascend, as its manifest says")
+        wider = replace(now, text_width=width, ids_generation=self._next_generation(now))
+        old = np.empty(0, id_type(wider)) if not now.n_rows else self.reader.map_file("ids", now).astype(id_type(wider))
+        return replace(wider, ids_crc=self._append("ids", wider.ids_generation, 0, [old], 0))
 
     def _remove_old_files(self) -> None:
         """Remove files that the manifest does not name, and what killed writers left."""
         now = self.manifest
-        current = {"codes": now.generation, "ids": now.ids_generation, "removed": now.generation}
-        remove_old_files(self.folder, current, temporary=self.lock is not None)
-
-
-def _damaged(path: Path, why: str) -> ModelFileError:
-    return ModelFileError(f"{path}: damaged: {why}")
-
-
-def _id_type(manifest: Manifest) -> np.dtype[Any]:
-    return np.dtype(f"S{manifest.text_width}") if manifest.text_width else np.dtype("<i8")
-
-
-def _bytes_of(array: NDArray[Any]) -> bytes:
-    return np.ascontiguousarray(array).tobytes()
-
-
-def _content(array: NDArray[Any]) -> memoryview:
-    """The bytes of a contiguous array, without a copy."""
-    content: Any = array.reshape(-1).view(np.uint8) if array.size else b""
-    return memoryview(content)
-
-
-def _crc(array: NDArray[Any], crc: int) -> int:
-    """CRC-32 of a contiguous array, continued from the CRC-32 of what comes before it."""
-    content = _content(array)
-    for start in range(0, len(content), CHUNK):
-        crc = zlib.crc32(content[start : start + CHUNK], crc)
-    return crc
+        remove_old_files(self.folder, generations(now), temporary=self.lock is not None)

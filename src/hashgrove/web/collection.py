@@ -21,7 +21,7 @@ from hashgrove import index as indexes
 from hashgrove.codes import unpack
 from hashgrove.index import Index
 from hashgrove.index.ids import MAX_ID, check_ids
-from hashgrove.index.kept import Kept
+from hashgrove.index.stored_features import StoredFeatures
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.web.details import Details, Lookup
 from hashgrove.web.images import FindImage
@@ -132,9 +132,9 @@ class Collection:
         return None if self.model is None else self.model.digest
 
     @property
-    def stored_features(self) -> Kept | None:
+    def stored_features(self) -> StoredFeatures | None:
         """The features that the index stores, for re-ranking."""
-        stored: Kept | None = getattr(self.index, "features", None)
+        stored: StoredFeatures | None = getattr(self.index, "features", None)
         return stored
 
     @property
@@ -206,8 +206,8 @@ class Collection:
         stored = self.stored_features
         if stored is None:
             return None
-        rows = [np.flatnonzero(stored.ids == id_) for id_ in ids]
-        return stored.X[np.concatenate(rows)] if rows and all(len(row) for row in rows) else None
+        rows, known = stored.find(ids)
+        return rows if len(ids) and known.all() else None
 
     def described(self, ids: NDArray[Any], *, show_code: bool = False) -> list[dict[str, Any]]:
         """Items as they are in JSON: id, label, name, fields and image; with ``show_code``, also their codes."""

@@ -198,20 +198,21 @@ class Engine(Index):
         return -1 if largest is None else largest
 
     def _change(self, change: Change) -> None:
-        order = np.argsort(change.ids, kind="stable")
-        codes, ids, removed = change.codes[order], change.ids[order], change.removed
-        if change.replaces.any():
-            removed = np.union1d(removed, ids[change.replaces[order]])
+        by_id = np.argsort(change.ids, kind="stable")
+        codes, ids, replaces = change.codes[by_id], change.ids[by_id], change.replaces[by_id]
         with self._session() as session:
+            ranks = by_id + (session.next_rank() if len(ids) and session.meta.n_bytes is not None else 0)
+            if replaces.any():
+                ranks[replaces] = session.ranks(ids[replaces])
+            removed = np.union1d(change.removed, ids[replaces]) if replaces.any() else change.removed
             if len(removed):
                 session.delete(removed)
             texts = ids.dtype.kind == "U" if len(ids) else session.meta.texts
-            n_bytes = session.meta.n_bytes or codes.shape[1] or None
-            wanted = Meta(n_bytes, texts, change.model)
+            wanted = Meta(session.meta.n_bytes or codes.shape[1] or None, texts, change.model)
             if wanted != session.meta:
                 session.create(wanted)
             if len(ids):
-                session.insert(codes, ids)
+                session.insert(codes, ids, ranks)
 
     def _search(
         self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
@@ -255,5 +256,5 @@ def _allowed_ids(session: Session, allowed: NDArray[Any] | None) -> tuple[NDArra
         raise ParameterError(
             "allowed", f"must have {n_items} entries, one per item, if it is a mask. Got {len(allowed)} instead."
         )
-    chosen = session.contents()[0][allowed] if n_items else np.empty(0, np.int64)
+    chosen = np.sort(session.contents()[0][allowed]) if n_items else np.empty(0, np.int64)
     return chosen, len(chosen)

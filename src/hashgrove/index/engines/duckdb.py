@@ -25,9 +25,10 @@ TERMS = 32  # of one sum in a statement
 class DuckdbIndex(Engine):
     """Exact search in a table of a DuckDB file: ``duckdb:///codes.duckdb``, or ``duckdb:///codes.duckdb?table=photos``.
 
-    The table has the columns ``id`` (BIGINT or VARCHAR, the primary key) and ``w0``, ``w1``, ... (UBIGINT): the bytes
-    of a code as little-endian words of 64 bits, the last one padded with zeros. Changes are transactions, written to
-    disk before they return. One process at a time can open the file.
+    The table has the columns ``id`` (BIGINT or VARCHAR, the primary key), ``rank`` (BIGINT, ascending in the order in
+    which items were added) and ``w0``, ``w1``, ... (UBIGINT): the bytes of a code as little-endian words of 64 bits,
+    the last one padded with zeros. Changes are transactions, written to disk before they return. One process at a time
+    can open the file.
     """
 
     extra = "duckdb"
@@ -70,7 +71,7 @@ class _DuckdbSession(SqlSession):
 
     def columns(self, meta: Meta) -> str:
         words = ", ".join(f"{word} UBIGINT NOT NULL" for word in self._words())
-        return f"id {'VARCHAR' if meta.texts else 'BIGINT'} PRIMARY KEY, {words}"
+        return f"id {'VARCHAR' if meta.texts else 'BIGINT'} PRIMARY KEY, rank BIGINT NOT NULL DEFAULT 0, {words}"
 
     def distance(self) -> str:
         terms = [f"bit_count(xor({word}, ?::UBIGINT))::INTEGER" for word in self._words()]
@@ -90,14 +91,17 @@ class _DuckdbSession(SqlSession):
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         names = self._words()
-        found = self.connection.execute(f"SELECT id, {', '.join(names)} FROM {self.table} ORDER BY id").fetchnumpy()
+        found = self.connection.execute(
+            f"SELECT id, {', '.join(names)} FROM {self.table} ORDER BY rank, id"
+        ).fetchnumpy()
         words = np.stack([np.asarray(found[name], "<u8") for name in names], axis=1)
         return self.ids_of(found["id"].tolist()), words.view(np.uint8)[:, : self.n_bytes].copy()
 
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
-        columns = [self.listed(ids), *np.ascontiguousarray(as_words(codes).T)]
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        columns = [self.listed(ids), ranks, *np.ascontiguousarray(as_words(codes).T)]
         unnested = ", ".join(["unnest(?)"] * len(columns))
         self.connection.execute(f"INSERT INTO {self.table} SELECT {unnested}", columns)
+        self.note_ranks(ranks)
 
     def _words(self) -> list[str]:
         return [f"w{number}" for number in range(-(-self.n_bytes // 8))]

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 from urllib.parse import SplitResult
@@ -18,21 +17,21 @@ from hashgrove.index.engines import faiss_file
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.faiss_file import Stored
 from hashgrove.index.engines.opening import file_path, only_writer, refuse_missing, required
-from hashgrove.index.engines.session import Found, Meta, Session
+from hashgrove.index.engines.session import Meta, Neighbours, Session
 from hashgrove.index.ids import decode, encode, find
 from hashgrove.runtime.parameters import Integer, OneOf
 
 __all__ = ["FaissIndex"]
 
-NOTHING = Stored(Meta(), np.empty((0, 0), np.uint8), np.empty(0, np.int64))
+NOTHING = Stored(Meta(), np.empty((0, 0), np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class FaissIndex(Engine):
     """Search by faiss of items in memory, which a file keeps: ``faiss:///codes.faiss``.
 
     The file is one that ``faiss.read_index_binary`` reads. If ids are integers, faiss finds the same ids; if they are
-    texts, it finds their places in the order of ids. A file that faiss has written can be opened if it holds an
-    ``IndexBinaryFlat``, with or without ids.
+    texts, it finds their row numbers. The rows are in the order in which items were added. A file that faiss has
+    written can be opened if it holds an ``IndexBinaryFlat``, with or without ids.
 
     Every change writes the whole file, so add many items at a time. What other processes write is seen by the next
     call; a writer waits for another one for up to a minute.
@@ -143,7 +142,7 @@ class _FaissSession(Session):
 
     def create(self, meta: Meta) -> None:
         keys = np.empty(0, np.dtype("S1") if meta.texts else np.int64)
-        self._store(Stored(meta, np.empty((0, meta.n_bytes or 0), np.uint8), keys))
+        self._store(Stored(meta, np.empty((0, meta.n_bytes or 0), np.uint8), keys, np.empty(0, np.int64)))
 
     def count(self) -> int:
         return len(self.stored.keys)
@@ -155,19 +154,28 @@ class _FaissSession(Session):
         return find(self.stored.keys, encode(ids))[1]
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        return decode(self.stored.keys).copy(), self.stored.codes.copy()
+        stored = self.stored.in_order()
+        return decode(stored.keys).copy(), stored.codes
+
+    def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        return self.stored.ranks[find(self.stored.keys, encode(ids))[0]]
+
+    def next_rank(self) -> int:
+        return int(self.stored.ranks.max(initial=-1)) + 1
 
     def delete(self, ids: NDArray[Any]) -> None:
         kept = np.ones(self.count(), np.bool_)
         kept[find(self.stored.keys, encode(ids))[0]] = False
-        self._store(replace(self.stored, codes=self.stored.codes[kept], keys=self.stored.keys[kept]))
+        stored = self.stored
+        self._store(Stored(stored.meta, stored.codes[kept], stored.keys[kept], stored.ranks[kept]))
 
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
-        keys = np.concatenate([self.stored.keys, encode(ids)])
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        stored, keys = self.stored, np.concatenate([self.stored.keys, encode(ids)])
         order = np.argsort(keys, kind="stable")
-        self._store(replace(self.stored, codes=np.concatenate([self.stored.codes, codes])[order], keys=keys[order]))
+        codes, ranks = np.concatenate([stored.codes, codes]), np.concatenate([stored.ranks, ranks])
+        self._store(Stored(stored.meta, codes[order], keys[order], ranks[order]))
 
-    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         exact, keys = self._among(allowed)
         index = exact if allowed is not None else self.snapshot.chosen()
         distances, positions = index.search(codes, k)  # of equal distances, faiss finds the first positions
@@ -176,7 +184,7 @@ class _FaissSession(Session):
             distances[few], positions[few] = exact.search(codes[few], k)
         return [_ordered(d, p, keys) for d, p in zip(distances, positions, strict=True)]
 
-    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         index, keys = self._among(allowed)
         ends, distances, positions = index.range_search(codes, radius + 1)  # which finds what is nearer than that
         parts = [slice(int(a), int(b)) for a, b in pairwise(ends)]
@@ -190,6 +198,6 @@ class _FaissSession(Session):
         return self.snapshot.flat(self.stored.codes[positions]), self.stored.keys[positions]
 
 
-def _ordered(distances: NDArray[Any], positions: NDArray[Any], keys: NDArray[Any]) -> Found:
+def _ordered(distances: NDArray[Any], positions: NDArray[Any], keys: NDArray[Any]) -> Neighbours:
     order = np.lexsort((positions, distances))
     return distances[order], decode(keys[positions[order]])

@@ -35,15 +35,25 @@ MAX_JSON = 2**16
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What a file holds: codes, and ids as `hashgrove.index.ids.encode` gives them, both in ascending order of ids."""
+    """The content of a file: codes, ids as `hashgrove.index.ids.encode` gives them, and ranks, sorted by id.
+
+    The rows of the file are in the order of the ranks.
+    """
 
     meta: Meta
     codes: NDArray[np.uint8]
     keys: NDArray[Any]
+    ranks: NDArray[np.int64]
+
+    def in_order(self) -> Stored:
+        """The same items sorted by rank."""
+        order = np.argsort(self.ranks)
+        return Stored(self.meta, self.codes[order], self.keys[order], self.ranks[order])
 
 
 def write(path: str, stored: Stored, faiss: Any) -> None:
     """Write a file, atomically and durably."""
+    stored = stored.in_order()
     texts = b"\0".join(stored.keys.tolist()) if stored.meta.texts else b""
     about = {"format": FORMAT, "n_bytes": stored.meta.n_bytes, "texts": stored.meta.texts, "model": stored.meta.model}
     parts = [_faiss_bytes(stored, faiss), texts, json.dumps(about, sort_keys=True).encode()]
@@ -89,7 +99,7 @@ def _parsed(content: memoryview) -> Stored:
         raise ValueError(f"Its format must be {FORMAT}.")
     meta = Meta(about.get("n_bytes"), bool(about.get("texts")), about.get("model"))
     if meta.n_bytes is None:
-        return Stored(meta, np.empty((0, 0), np.uint8), np.empty(0, np.int64))
+        return Stored(meta, np.empty((0, 0), np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
     codes, keys = _flat(content[:n_faiss])
     texts = bytes(content[n_faiss : n_faiss + n_texts])
     if meta.texts:
@@ -147,4 +157,4 @@ def _texts(joined: bytes) -> NDArray[Any]:
 def _sorted(meta: Meta, codes: NDArray[np.uint8], keys: NDArray[Any]) -> Stored:
     order = np.argsort(keys, kind="stable")
     refuse_duplicates(keys[order])
-    return Stored(meta, codes[order], keys[order])
+    return Stored(meta, codes[order], keys[order], order)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.opening import file_path, only_writer, refuse_missing, required
-from hashgrove.index.engines.session import EngineError, Found, Meta, Session
+from hashgrove.index.engines.session import EngineError, Meta, Neighbours, Session
 from hashgrove.index.engines.sql import DEFAULT_TABLE, Identifier
 from hashgrove.index.flat import FlatIndex
 
@@ -31,9 +31,10 @@ KEPT = timedelta(minutes=10)  # for which readers may go on to use files that ha
 class LanceIndex(Engine):
     """Exact search in a table of a LanceDB folder: ``lance:///codes.lance``, or ``lance:///codes.lance?table=photos``.
 
-    The table has the columns ``id`` (int64 or string) and ``code`` (a list of uint8 of fixed length, the bytes of a
-    code). Each change makes a new version of the table, as a whole; after every 64th, small files are joined. Other
-    processes can read while one writes; a writer waits for another one for up to a minute.
+    The table has the columns ``id`` (int64 or string), ``rank`` (int64, ascending in the order in which items were
+    added) and ``code`` (a list of uint8 of fixed length, the bytes of a code). Each change makes a new version of the
+    table, as a whole; after every 64th, small files are joined. Other processes can read while one writes; a writer
+    waits for another one for up to a minute.
 
     LanceDB does not say which of several items at the same distance it finds, so a few more than ``k`` are asked for,
     and all that tie with the last one if these are not enough. A search with ``allowed`` reads the codes of these items
@@ -99,6 +100,7 @@ class _LanceSession(Session):
         about = {"format": FORMAT, "n_bytes": meta.n_bytes, "texts": meta.texts, "model": meta.model}
         fields = [self.arrow.field("id", self.arrow.string() if meta.texts else self.arrow.int64(), nullable=False)]
         if meta.n_bytes is not None:
+            fields.append(self.arrow.field("rank", self.arrow.int64(), nullable=False))
             fields.append(self.arrow.field("code", self.arrow.list_(self.arrow.uint8(), meta.n_bytes), nullable=False))
         schema = self.arrow.schema(fields, metadata={KEY: json.dumps(about).encode()})
         # An item that is to be deleted goes with the old table, and an empty new one is what a change may leave.
@@ -116,14 +118,24 @@ class _LanceSession(Session):
         return np.isin(ids, self._rows(["id"], ids)[0])
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        return self._items(None)
+        ids, rows = self._rows(["id", "rank", "code"], None)
+        order = np.argsort(_integers(rows["rank"]))
+        return ids[order], self._codes_of(rows)[order]
+
+    def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        found, rows = self._rows(["id", "rank"], ids)
+        ranks = dict(zip(found.tolist(), _integers(rows["rank"]).tolist(), strict=True))
+        return np.array([ranks[i] for i in ids.tolist()], np.int64)
+
+    def next_rank(self) -> int:
+        return int(_integers(self._rows(["id", "rank"], None)[1]["rank"]).max(initial=-1)) + 1
 
     def delete(self, ids: NDArray[Any]) -> None:
         self.deleted = ids
 
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
         values = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(codes.reshape(-1)), self.n_bytes)
-        columns = [self.arrow.array(ids.tolist() if self.meta.texts else ids), values]
+        columns = [self.arrow.array(ids.tolist() if self.meta.texts else ids), self.arrow.array(ranks), values]
         self.inserted = self.arrow.Table.from_arrays(columns, schema=self.table.schema)
 
     def commit(self) -> None:
@@ -138,21 +150,21 @@ class _LanceSession(Session):
         if self.table is not None and self.table.version % VERSIONS == 0:
             self.table.optimize(cleanup_older_than=KEPT)
 
-    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         if allowed is not None:
             found = self._in_memory(allowed).search(codes, k)
             return list(zip(*found, strict=True))
         n_items = self.count()
         return [self._nearest(code, k, n_items) for code in codes]
 
-    def _nearest(self, code: NDArray[np.uint8], k: int, n_items: int) -> Found:
+    def _nearest(self, code: NDArray[np.uint8], k: int, n_items: int) -> Neighbours:
         asked = min(k + SPARE, n_items)
         distances, ids = self._found(self._query(code).limit(asked))
         if asked < n_items and distances[-1] == distances[k - 1]:
             distances, ids = self._found(self._query(code).distance_range(0, float(distances[-1]) + 0.5).limit(n_items))
         return distances[:k], ids[:k]
 
-    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         if allowed is not None:
             found = self._in_memory(allowed).search_radius(codes, radius)
             return list(zip(*found, strict=True))
@@ -162,22 +174,19 @@ class _LanceSession(Session):
     def _query(self, code: NDArray[np.uint8]) -> Any:
         return self.table.search(code, vector_column_name="code").distance_type("hamming").bypass_vector_index()
 
-    def _found(self, query: Any) -> Found:
+    def _found(self, query: Any) -> Neighbours:
         rows = query.select(["id", "_distance"]).to_arrow()
         distances, ids = rows["_distance"].to_numpy().astype(np.uint16), self._ids_of(rows["id"])
         order = np.lexsort((ids, distances))
         return distances[order], ids[order]
 
     def _in_memory(self, ids: NDArray[Any]) -> FlatIndex:
-        found, codes = self._items(ids)
-        return FlatIndex(codes, ids=found)
-
-    def _items(self, ids: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Ids, ascending, and codes; of all items, or of those with some ids."""
         found, rows = self._rows(["id", "code"], ids)
-        codes = rows["code"].combine_chunks().flatten().to_numpy().reshape(len(found), self.n_bytes)
-        order = np.argsort(found, kind="stable")
-        return found[order], codes[order]
+        return FlatIndex(self._codes_of(rows), ids=found)
+
+    def _codes_of(self, rows: Any) -> NDArray[np.uint8]:
+        codes: NDArray[np.uint8] = rows["code"].combine_chunks().flatten().to_numpy()
+        return codes.reshape(len(rows), self.n_bytes)
 
     def _rows(self, columns: list[str], ids: NDArray[Any] | None) -> tuple[NDArray[Any], Any]:
         query = self.table.search().select(columns)
@@ -186,11 +195,15 @@ class _LanceSession(Session):
         return self._ids_of(rows["id"]), rows
 
     def _ids_of(self, column: Any) -> NDArray[Any]:
-        return np.array(column.to_pylist(), np.str_) if self.meta.texts else np.asarray(column.to_numpy(), np.int64)
+        return np.array(column.to_pylist(), np.str_) if self.meta.texts else _integers(column)
 
     def _among(self, ids: NDArray[Any]) -> str:
         quoted = ("'" + text.replace("'", "''") + "'" for text in ids.tolist()) if self.meta.texts else map(str, ids)
         return f"id IN ({', '.join(quoted)})"
+
+
+def _integers(column: Any) -> NDArray[np.int64]:
+    return np.asarray(column.to_numpy(), np.int64)
 
 
 def _stored(schema: Any, name: str) -> Meta:

@@ -25,9 +25,10 @@ PORT = 19530
 class MilvusIndex(Engine):
     """Search in a collection of a Milvus server: ``milvus://user:password@host:19530/database?collection=photos``.
 
-    The collection has the fields ``id`` (INT64 or VARCHAR, the primary key) and ``code`` (BINARY_VECTOR, the bytes of a
-    code); what is known about the items is in its description. It has one shard, and every request asks for strong
-    consistency, so a search sees all changes that have returned before it, of any client.
+    The collection has the fields ``id`` (INT64 or VARCHAR, the primary key), ``rank`` (INT64, ascending in the order in
+    which items were added) and ``code`` (BINARY_VECTOR, the bytes of a code); its description has the rest. Ranks are
+    times: of items that are added by different computers, the order is that of their clocks. It has one shard, and
+    every request asks for strong consistency, so a search sees all changes that have returned before it, of any client.
 
     **Changes.** Milvus has no transactions. A change of at most 4 MB, about 130,000 items of 64 bits with integer ids,
     is one request, which the server does as a whole. A larger one is sent in parts, and if a part fails, those before
@@ -75,6 +76,7 @@ class MilvusIndex(Engine):
                 db_name=server.database,
             )
         self._turns = _Turns()
+        self._last_rank = [0]
         self._largest: list[int] = []  # the largest id, if it is known and has not been removed since
 
     def _failures(self) -> tuple[type[Exception], ...]:
@@ -102,7 +104,13 @@ class MilvusIndex(Engine):
 
     def _new_session(self) -> MilvusSession:
         return MilvusSession(
-            self._client, self._library, self._collection, self._is_exact, self._largest, self._turns.writing
+            self._client,
+            self._library,
+            self._collection,
+            self._is_exact,
+            self._largest,
+            self._last_rank,
+            self._turns.writing,
         )
 
     def close(self) -> None:

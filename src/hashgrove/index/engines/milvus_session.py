@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index.engines.session import EngineError, Found, Meta, Session
+from hashgrove.index.engines.session import EngineError, Meta, Neighbours, Session
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.ids import MAX_ID, MAX_TEXT
 
@@ -40,6 +42,8 @@ class MilvusSession(Session):
         Whether all lists of BIN_IVF_FLAT are searched.
     largest : list
         Has the largest id as far as it is known. It is shared by all sessions of an index.
+    last_rank : list of one int
+        At most the next rank. It is shared, too.
     alone : function
         Returns a context in which no other session of the index reads.
     """
@@ -51,14 +55,15 @@ class MilvusSession(Session):
         collection: str,
         is_exact: bool,
         largest: list[int],
+        last_rank: list[int],
         alone: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._alone = alone
         self._client, self._library, self._collection = client, library, collection
-        self._is_exact, self._largest = is_exact, largest
+        self._is_exact, self._largest, self._last_rank = is_exact, largest, last_rank
         self._count: int | None = None
         self._removed: NDArray[Any] = np.empty(0, np.int64)
-        self._added: tuple[NDArray[np.uint8], NDArray[Any]] | None = None
+        self._added: tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.int64]] | None = None
         self.meta = self._read_meta()
 
     def _read_meta(self) -> Meta:
@@ -102,6 +107,7 @@ class MilvusSession(Session):
             schema.add_field("id", types.VARCHAR, max_length=MAX_TEXT, is_primary=True)
         else:
             schema.add_field("id", types.INT64, is_primary=True)
+        schema.add_field("rank", types.INT64)
         schema.add_field("code", types.BINARY_VECTOR, dim=8 * meta.n_bytes)
         self._client.create_collection(self._collection, schema=schema, num_shards=1, consistency_level="Strong")
         self._largest.clear()
@@ -157,9 +163,20 @@ class MilvusSession(Session):
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """All ids and codes, page by page."""
-        rows = list(self._pages(["id", "code"]))
+        rows = sorted(self._pages(["id", "rank", "code"]), key=itemgetter("rank"))
         codes = np.frombuffer(bytearray(b"".join(row["code"][0] for row in rows)), np.uint8)
         return self._ids_of([row["id"] for row in rows]), codes.reshape(len(rows), self.n_bytes)
+
+    def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """The ranks of these items."""
+        rows = [row for part in _parts(ids, MAX_FOUND) for row in self._query(_listed(part), ["id", "rank"])]
+        found = {row["id"]: row["rank"] for row in rows}
+        return np.array([found[i] for i in ids.tolist()], np.int64)
+
+    def next_rank(self) -> int:
+        """The time in nanoseconds: Milvus has no cheap way to find the largest rank."""
+        self._last_rank[0] = max(time.time_ns(), self._last_rank[0])
+        return self._last_rank[0]
 
     def _pages(self, fields: list[str]) -> Iterator[Any]:
         """All rows in the order of their ids: Milvus returns those with the smallest ids, if there is a limit."""
@@ -172,14 +189,15 @@ class MilvusSession(Session):
         """Note what `send` will remove."""
         self._removed = ids
 
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
         """Note what `send` will add."""
         lost = [] if self.meta.texts else [i for i in (int(ids[0]), int(ids[-1])) if not -MAX_ID <= i < MAX_ID]
         if lost:
             raise EngineError(
                 f"an id must be from {-MAX_ID} to {MAX_ID - 1}: Milvus loses others. Got {lost[0]} instead."
             )
-        self._added = codes, ids
+        self._added = codes, ids, ranks
+        self._last_rank[0] = max(self._last_rank[0], int(ranks.max()) + 1)
 
     def send(self) -> None:
         """Write what was noted. A request adds items or gives them new codes, or it removes items."""
@@ -187,20 +205,22 @@ class MilvusSession(Session):
             self._send()
 
     def _send(self) -> None:
-        codes, ids = self._added or (np.empty((0, 1), np.uint8), self._removed[:0])
-        size = max(1, MAX_REQUEST // (codes.shape[1] + ids.itemsize + 16))
+        codes, ids, ranks = self._added or (np.empty((0, 1), np.uint8), self._removed[:0], np.empty(0, np.int64))
+        size = max(1, MAX_REQUEST // (codes.shape[1] + ids.itemsize + 24))
         for start in range(0, len(ids), size):
-            part = zip(ids[start : start + size].tolist(), codes[start : start + size], strict=True)
+            part = slice(start, start + size)
+            rows = zip(ids[part].tolist(), ranks[part].tolist(), codes[part], strict=True)
             # an upsert even where nothing is replaced: an insert would make a second item with the same id
-            self._client.upsert(self._collection, [{"id": i, "code": code.tobytes()} for i, code in part])
+            items = [{"id": i, "rank": rank, "code": code.tobytes()} for i, rank, code in rows]
+            self._client.upsert(self._collection, items)
         for gone in _parts(np.setdiff1d(self._removed, ids), MAX_FOUND):
             self._client.delete(self._collection, filter=_listed(gone))
         if len(ids) and not self.meta.texts and self._largest:
             self._largest[0] = max(self._largest[0], int(ids[-1]))
 
-    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """Search for a few more than ``k``, and again for many more where items at the k-th distance go on there."""
-        found: dict[int, Found] = {}
+        found: dict[int, Neighbours] = {}
         most = min(self.count() + 1, MAX_FOUND)
         for limit in (min(k + SPARE, most), most):
             missing = [place for place in range(len(codes)) if place not in found]
@@ -212,9 +232,9 @@ class MilvusSession(Session):
                     found[place] = distances[:k], ids[:k]
         return self._completed(found, codes, lambda here, queries: here.search(queries, k, allowed=allowed))
 
-    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """Search for all that Milvus can return."""
-        found: dict[int, Found] = {}
+        found: dict[int, Neighbours] = {}
         limit = min(self.count() + 1, MAX_FOUND)
         if not self._is_quicker_here(len(codes) * limit, allowed):
             answers = self._search(codes, limit, allowed, radius=radius + 1)  # Milvus excludes the radius itself
@@ -223,7 +243,7 @@ class MilvusSession(Session):
 
     def _search(
         self, codes: NDArray[np.uint8], limit: int, allowed: NDArray[Any] | None, **bounds: int
-    ) -> Iterator[Found]:
+    ) -> Iterator[Neighbours]:
         """The answers of Milvus, sorted by distance and then by id."""
         probes = LISTS if self._is_exact else PROBES  # BIN_FLAT has no lists and ignores it
         for part in _parts(codes, max(1, MAX_ANSWER // limit)):
@@ -246,8 +266,11 @@ class MilvusSession(Session):
         return n_answers > max(MANY, self.count()) or (allowed is not None and len(allowed) > MAX_FOUND)
 
     def _completed(
-        self, found: dict[int, Found], codes: NDArray[np.uint8], search: Callable[[FlatIndex, NDArray[np.uint8]], Any]
-    ) -> list[Found]:
+        self,
+        found: dict[int, Neighbours],
+        codes: NDArray[np.uint8],
+        search: Callable[[FlatIndex, NDArray[np.uint8]], Any],
+    ) -> list[Neighbours]:
         """The answers to all queries: those that were not found, by a search of all items here."""
         missing = [place for place in range(len(codes)) if place not in found]
         if missing:

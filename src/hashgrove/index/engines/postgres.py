@@ -19,7 +19,7 @@ from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.connections import Connections
 from hashgrove.index.engines.opening import required
 from hashgrove.index.engines.server import Server
-from hashgrove.index.engines.session import Found, Meta, Session
+from hashgrove.index.engines.session import Meta, Neighbours, Session
 from hashgrove.index.engines.sql import DEFAULT_TABLE, TABLES, Identifier, SqlSession
 from hashgrove.runtime.parameters import OneOf, ParameterError
 
@@ -36,10 +36,10 @@ WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"  # a statement sees what others w
 class PostgresIndex(Engine):
     """Search in a table of a PostgreSQL database: ``postgresql://user:password@host:5432/database?table=photos``.
 
-    The table has the columns ``id`` (bigint, or text ordered by code points, the primary key) and ``code``
-    (``bit(n)``), and is an ordinary one: join it with your own tables, and give the ids that a query of yours selects
-    as ``allowed``. The bits of a code are those of its bytes in order, each from its highest bit to its lowest, so
-    ``X'07FF'`` is the code with the bytes 7 and 255.
+    The table has the columns ``id`` (bigint, or text ordered by code points, the primary key), ``rank`` (bigint,
+    ascending in the order in which items were added) and ``code`` (``bit(n)``), and is an ordinary one: join it with
+    your own tables, and give the ids that a query of yours selects as ``allowed``. The bits of a code are those of its
+    bytes in order, each from its highest bit to its lowest, so ``X'07FF'`` is the code with the bytes 7 and 255.
 
     Changes are transactions: other connections see all of one or nothing, and when it has returned it is as durable as
     the server's ``synchronous_commit`` says, which is safe by default. Writers of a table wait for each other.
@@ -147,7 +147,7 @@ class _PostgresSession(SqlSession):
 
     def columns(self, meta: Meta) -> str:
         kind = 'text COLLATE "C"' if meta.texts else "bigint"
-        return f"id {kind} PRIMARY KEY, code bit({8 * (meta.n_bytes or 0)}) NOT NULL"
+        return f"id {kind} PRIMARY KEY, rank bigint NOT NULL DEFAULT 0, code bit({8 * (meta.n_bytes or 0)}) NOT NULL"
 
     def distance(self) -> str:
         # the cast is also what keeps an approximate index of pgvector out of an exact search
@@ -168,17 +168,19 @@ class _PostgresSession(SqlSession):
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         stream = io.BytesIO()
-        self.run(f"COPY (SELECT id, code FROM {self.table} ORDER BY id) TO STDOUT (FORMAT binary)", stream=stream)
+        self.run(f"COPY (SELECT id, code FROM {self.table} ORDER BY rank, id) TO STDOUT (FORMAT binary)", stream=stream)
         fields = list(_unpacked(stream.getbuffer()))
         ids = [bytes(i).decode() if self.meta.texts else int.from_bytes(i, signed=True) for i in fields[::2]]
         codes = np.frombuffer(bytearray(b"".join(code[4:] for code in fields[1::2])), np.uint8)
         return self.ids_of(ids), codes.reshape(len(ids), self.n_bytes)
 
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
         n_bits = struct.pack(">i", 8 * self.n_bytes)
         keys = (i.encode() if self.meta.texts else i.to_bytes(8, signed=True) for i in ids.tolist())
-        rows = ((key, n_bits + code.tobytes()) for key, code in zip(keys, codes, strict=True))
-        self.run(f"COPY {self.table} (id, code) FROM STDIN (FORMAT binary)", stream=io.BytesIO(_packed(rows)))
+        places = (rank.to_bytes(8, signed=True) for rank in ranks.tolist())
+        rows = ((key, rank, n_bits + code.tobytes()) for key, rank, code in zip(keys, places, codes, strict=True))
+        self.run(f"COPY {self.table} (id, rank, code) FROM STDIN (FORMAT binary)", stream=io.BytesIO(_packed(rows)))
+        self.note_ranks(ranks)
 
     def build_index(self) -> None:
         """Build the approximate index, if there are items and it is not there."""
@@ -190,7 +192,7 @@ class _PostgresSession(SqlSession):
             f"CREATE INDEX IF NOT EXISTS {name} ON {self.table} USING {self._search} (code bit_hamming_ops){setting}"
         )
 
-    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         if self._search == "exact":
             return super().nearest(codes, k, allowed)
         order = "strict_order" if self._search == "hnsw" else "relaxed_order"
@@ -218,10 +220,12 @@ def _quoted(text: str) -> str:
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 
 
-def _packed(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
+def _packed(rows: Iterable[tuple[bytes, ...]]) -> bytes:
     parts = [HEADER]
-    for key, code in rows:
-        parts += struct.pack(">hi", 2, len(key)), key, struct.pack(">i", len(code)), code
+    for row in rows:
+        parts.append(struct.pack(">h", len(row)))
+        for value in row:
+            parts += struct.pack(">i", len(value)), value
     return b"".join([*parts, struct.pack(">h", -1)])
 
 

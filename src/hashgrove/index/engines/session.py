@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EngineError", "Found", "Meta", "Session"]
+__all__ = ["EngineError", "Meta", "Neighbours", "Session"]
 
-Found = tuple[NDArray[Any], NDArray[Any]]  # distances and ids of one query
+Neighbours = tuple[NDArray[Any], NDArray[Any]]  # distances and ids of one query
 
 
 class EngineError(ValueError):
@@ -39,6 +39,9 @@ class Meta:
 
 class Session(ABC):
     """A transaction of an engine. What is read in it is of one moment; what is written in it is written as a whole.
+
+    Beside its id and its code, an item has a *rank*, an integer that is stored with it: items are listed in ascending
+    order of their ranks, the order in which they were added.
 
     Arguments have been checked. Ids are int64 or str, as ``self.meta`` says. Apart from `create`, methods are called
     only if ``self.meta.n_bytes`` is not None.
@@ -70,23 +73,31 @@ class Session(ABC):
 
     @abstractmethod
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """All ids, ascending, and the codes in this order."""
+        """All ids and codes, in ascending order of the ranks."""
+
+    @abstractmethod
+    def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """The ranks of these items, all of which are stored."""
+
+    @abstractmethod
+    def next_rank(self) -> int:
+        """A rank that is larger than those of all items."""
 
     @abstractmethod
     def delete(self, ids: NDArray[Any]) -> None:
         """Remove items, all of which are stored."""
 
     @abstractmethod
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
-        """Add items, none of which is stored."""
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        """Add items, none of which is stored, in ascending order of their ids."""
 
     @abstractmethod
-    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """The ``k`` nearest items of each query, sorted by distance and then by id; all of them if there are fewer.
 
         ``allowed`` are ascending ids, of which some may not be stored, or None for all items.
         """
 
     @abstractmethod
-    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """All items at a distance of at most ``radius``, sorted by distance and then by id; ``allowed`` as above."""

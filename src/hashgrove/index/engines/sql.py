@@ -1,7 +1,8 @@
-"""What engines that speak SQL share: one table of items, one of what is known about them, and the statements.
+"""Engines that speak SQL: one table of items, one that describes these tables, and the statements.
 
-Statements have ``?`` for parameters. The table of items has the column ``id``, the primary key, and what the dialect
-stores a code in. The table ``hashgrove_tables`` has a row for each table of items.
+Statements have ``?`` for parameters. The table of items has the columns ``id``, the primary key, and ``rank``, which
+gives the order in which items were added, and those that the dialect stores a code in. The table ``hashgrove_tables``
+has a row for each table of items.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index.engines.session import EngineError, Found, Meta, Session
+from hashgrove.index.engines.session import EngineError, Meta, Neighbours, Session
 from hashgrove.runtime.parameters import Constraint
 
 __all__ = ["DEFAULT_TABLE", "FORMAT", "Identifier", "SqlSession"]
@@ -70,7 +71,7 @@ class SqlSession(Session):
 
     @abstractmethod
     def columns(self, meta: Meta) -> str:
-        """The definitions of the columns of the table of items, ``id`` first."""
+        """The definitions of the columns of the table of items, ``id`` and ``rank`` first."""
 
     @abstractmethod
     def distance(self) -> str:
@@ -103,7 +104,7 @@ class SqlSession(Session):
         if TABLES not in tables:
             self.run(
                 f"CREATE TABLE {TABLES} (name VARCHAR(50) PRIMARY KEY, format INTEGER NOT NULL, n_bytes INTEGER, "
-                "texts INTEGER NOT NULL, model VARCHAR(1024))"
+                "texts INTEGER NOT NULL, model VARCHAR(1024), next_rank BIGINT NOT NULL)"
             )
         row = FORMAT, meta.n_bytes, int(meta.texts), meta.model
         if self.run(f"SELECT 1 FROM {TABLES} WHERE name = ?", [self.table]):
@@ -111,7 +112,7 @@ class SqlSession(Session):
         elif self.table in tables:
             raise EngineError(f"the table {self.table} must be new, or one that hashgrove has made. It is not.")
         else:
-            changed = f"INSERT INTO {TABLES} (format, n_bytes, texts, model, name) VALUES (?, ?, ?, ?, ?)"
+            changed = f"INSERT INTO {TABLES} (format, n_bytes, texts, model, name, next_rank) VALUES (?, ?, ?, ?, ?, 0)"
         self.run(changed, [*row, self.table])
         self.meta = meta
         if meta.n_bytes is not None:
@@ -132,17 +133,32 @@ class SqlSession(Session):
         rows = self.run(f"SELECT id FROM {self.table} WHERE {self.among()}", [self.listed(ids)])
         return np.isin(ids, self.ids_of([row[0] for row in rows]))
 
+    def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """The ranks of rows, by their ids."""
+        rows = self.run(f"SELECT id, rank FROM {self.table} WHERE {self.among()}", [self.listed(ids)])
+        found = dict(rows)
+        return np.array([found[i] for i in ids.tolist()], np.int64)
+
+    def next_rank(self) -> int:
+        """The rank of the next item, which the table of tables has."""
+        return int(self.run(f"SELECT next_rank FROM {TABLES} WHERE name = ?", [self.table])[0][0])
+
+    def note_ranks(self, ranks: NDArray[np.int64]) -> None:
+        """Make `next_rank` larger than these ranks; `insert` calls it."""
+        if (following := int(ranks.max()) + 1) > self.next_rank():
+            self.run(f"UPDATE {TABLES} SET next_rank = ? WHERE name = ?", [following, self.table])
+
     def delete(self, ids: NDArray[Any]) -> None:
         """Delete rows."""
         self.run(f"DELETE FROM {self.table} WHERE {self.among()}", [self.listed(ids)])
 
-    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """The first ``k`` rows by distance and id, for each query."""
         condition, listed = self._only(allowed)
         statement = f"SELECT {self.distance()} AS distance, id FROM {self.table}{condition} ORDER BY 1, 2 LIMIT ?"
         return [self._found(statement, [*self.query(code), *listed, k]) for code in codes]
 
-    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Found]:
+    def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """The rows within ``radius``, by distance and id, for each query."""
         condition, listed = self._only(allowed)
         statement = (
@@ -158,6 +174,6 @@ class SqlSession(Session):
     def _only(self, allowed: NDArray[Any] | None) -> tuple[str, list[Any]]:
         return ("", []) if allowed is None else (f" WHERE {self.among()}", [self.listed(allowed)])
 
-    def _found(self, statement: str, parameters: Sequence[Any]) -> Found:
+    def _found(self, statement: str, parameters: Sequence[Any]) -> Neighbours:
         rows = self.run(statement, parameters)
         return np.array([row[0] for row in rows], np.uint16), self.ids_of([row[1] for row in rows])

@@ -25,9 +25,10 @@ WAIT_MS = 60_000  # for the lock of another writer
 class SqliteIndex(Engine):
     """Exact search in a table of an SQLite file: ``sqlite:///codes.db``, or ``sqlite:///codes.db?table=photos``.
 
-    The table has the columns ``id`` (INTEGER or TEXT, the primary key) and ``code`` (BLOB, the bytes of a code), and is
-    an ordinary one: any program can read it. Changes are transactions, written to disk before they return. Other
-    processes can read while one writes; a writer waits for another one for up to a minute.
+    The table has the columns ``id`` (INTEGER or TEXT, the primary key), ``rank`` (INTEGER, ascending in the order in
+    which items were added) and ``code`` (BLOB, the bytes of a code), and is an ordinary one: any program can read it.
+    Changes are transactions, written to disk before they return. Other processes can read while one writes; a writer
+    waits for another one for up to a minute.
     """
 
     extra = "sqlite"
@@ -84,7 +85,8 @@ class _SqliteSession(SqlSession):
         return {name for (name,) in self.run("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")}
 
     def columns(self, meta: Meta) -> str:
-        return f"id {'TEXT' if meta.texts else 'INTEGER'} PRIMARY KEY NOT NULL, code BLOB NOT NULL"
+        kind = "TEXT" if meta.texts else "INTEGER"
+        return f"id {kind} PRIMARY KEY NOT NULL, rank INTEGER NOT NULL DEFAULT 0, code BLOB NOT NULL"
 
     def distance(self) -> str:
         return "CAST(vec_distance_hamming(vec_bit(code), vec_bit(?)) AS INTEGER)"
@@ -99,10 +101,11 @@ class _SqliteSession(SqlSession):
         return json.dumps(ids.tolist())
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        rows = self.run(f"SELECT id, code FROM {self.table} ORDER BY id")
+        rows = self.run(f"SELECT id, code FROM {self.table} ORDER BY rank, id")
         codes = np.frombuffer(bytearray(b"".join(code for _, code in rows)), np.uint8)
         return self.ids_of([i for i, _ in rows]), codes.reshape(len(rows), self.n_bytes)
 
-    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any]) -> None:
-        rows = zip(ids.tolist(), map(bytes, codes), strict=True)
-        self.connection.executemany(f"INSERT INTO {self.table} (id, code) VALUES (?, ?)", rows)
+    def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        rows = zip(ids.tolist(), ranks.tolist(), map(bytes, codes), strict=True)
+        self.connection.executemany(f"INSERT INTO {self.table} (id, rank, code) VALUES (?, ?, ?)", rows)
+        self.note_ranks(ranks)

@@ -1,0 +1,192 @@
+"""`Reader`: maps the files of an index, and compares them with their checksums when they are first used."""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashgrove.index.folder import data_file
+from hashgrove.index.ids import are_ascending, check_keys
+from hashgrove.index.items import Items, read_only, without
+from hashgrove.index.manifest import Manifest
+from hashgrove.index.stored_features import table_type
+from hashgrove.storage.formats import one_line
+from hashgrove.storage.modelfile import ModelFileError
+
+__all__ = ["CHUNK", "Reader", "content_of", "damaged", "generations", "id_type"]
+
+CHUNK = 2**24  # bytes that are read or written at a time
+
+
+class Reader:
+    """Maps the files in the folder of an index, which are treated as untrusted.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._verified: Manifest | None = None  # up to where codes and ids are known to be right
+        self._verified_features = -1, 0, 0  # generation, rows and checksum of features that are known to be right
+
+    def map_file(self, name: str, now: Manifest) -> NDArray[Any]:
+        """Map the part of a file that counts."""
+        type_, shape = {
+            "codes": (np.dtype(np.uint8), (now.n_rows, now.n_bytes)),
+            "ids": (id_type(now), (now.n_rows,)),
+            "removed": (np.dtype("<i8"), (now.n_removed, 2)),
+            "features": (table_type(now.n_features), (now.n_rows,)),
+        }[name]
+        path, size = data_file(self.folder, name, generations(now)[name]), math.prod(shape) * type_.itemsize
+        if os.path.getsize(path) < size:
+            raise damaged(path, f"must have {size} bytes. Got {os.path.getsize(path)}.")
+        return np.empty(shape, type_) if size == 0 else np.asarray(np.memmap(path, type_, "r", shape=shape))
+
+    def items(self, now: Manifest) -> Items:
+        """Map the files; FileNotFoundError if one of them is not there."""
+        codes, ids, removed = (self.map_file(name, now) for name in ("codes", "ids", "removed"))
+        features, verify_features = self.features(now)
+        self._check_removed(now, removed)
+        verify = self._verifier(now, codes, ids)
+        items = Items(
+            read_only(codes), read_only(ids), n_alive=now.n_rows, n_rows=now.n_rows, features=features, verify=verify,
+            verify_features=verify_features,
+        )  # fmt: skip
+        gone = np.unique(removed[:, 0])
+        if now.ordered:
+            return without(items, gone)
+        verify()  # the ids are read here, so they have to be right
+        rows = np.argsort(ids, kind="stable")
+        positions = np.empty_like(rows)
+        positions[rows] = np.arange(len(rows))
+        ranks = _ranks(now.n_rows, removed)
+        items = replace(
+            items, codes=read_only(codes[rows]), ids=read_only(ids[rows]), rows=rows, verify=None,
+            ranks=None if ranks is None else ranks[rows],
+        )  # fmt: skip
+        items = without(items, positions[gone])
+        if (items.mask()[:-1] & (items.ids[1:] == items.ids[:-1])).any():
+            raise damaged(data_file(self.folder, "ids", now.ids_generation), "an id must not occur twice")
+        return items
+
+    def features(self, now: Manifest) -> tuple[NDArray[Any] | None, Callable[[], None] | None]:
+        """Map the table of features, and make a function that verifies it; None if there are no features."""
+        if not now.n_features:
+            return None, None
+        table = self.map_file("features", now)
+        return table, self._features_verifier(now, table)
+
+    def _check_removed(self, now: Manifest, removed: NDArray[np.int64]) -> None:
+        """Refuse numbers of rows that no index writes."""
+        path = data_file(self.folder, "removed", now.generation)
+        if zlib.crc32(content_of(np.ascontiguousarray(removed))) != now.removed_crc:
+            raise damaged(path, "it does not match its checksum")
+        old, new = removed[:, 0], removed[:, 1]
+        replaced = new >= 0
+        if len(old) and not (old.min() >= 0 and max(old.max(), new.max()) < now.n_rows and new.min() >= -1):
+            raise damaged(path, "it must name rows of the index")
+        if (new[replaced] <= old[replaced]).any() or (replaced.any() and now.ordered):
+            raise damaged(path, "a row must be replaced by a later one")
+
+    def _features_verifier(self, now: Manifest, table: NDArray[Any]) -> Callable[[], None]:
+        """Make a function that compares the features with their checksum; known rows are not read again."""
+
+        def verify() -> None:
+            generation, n_rows, crc = self._verified_features
+            if generation != now.features_generation or n_rows > now.n_rows:
+                n_rows, crc = 0, 0
+            path, new = data_file(self.folder, "features", now.features_generation), table[n_rows:]
+            if _crc(new, crc) != now.features_crc:
+                raise damaged(path, "it does not match its checksum")
+            scales = new["scale"][~np.isnan(new["scale"])]
+            if not (np.isfinite(scales) & (scales >= 0)).all():
+                raise damaged(path, "a scale must be a finite number and not negative")
+            self._verified_features = now.features_generation, now.n_rows, now.features_crc
+
+        return verify
+
+    def _verifier(self, now: Manifest, codes: NDArray[np.uint8], ids: NDArray[Any]) -> Callable[[], None]:
+        """Make a function that compares the files with their checksums; known rows are not read again."""
+
+        def verify() -> None:
+            known, n_rows = self._verified or replace(now, index="", n_rows=0), 0
+            if (known.generation, known.ids_generation) == (now.generation, now.ids_generation):
+                n_rows = known.n_rows if known.n_rows <= now.n_rows else 0
+            if known == now:
+                return
+            for name, array, start, crc, number in (
+                ("codes", codes, known.codes_crc if n_rows else 0, now.codes_crc, now.generation),
+                ("ids", ids, known.ids_crc if n_rows else 0, now.ids_crc, now.ids_generation),
+            ):
+                if _crc(array[n_rows:], start) != crc:
+                    raise damaged(data_file(self.folder, name, number), "it does not match its checksum")
+            self._check_ids(now, ids, n_rows)
+            self._verified = now
+
+        return verify
+
+    def _check_ids(self, now: Manifest, ids: NDArray[Any], start: int) -> None:
+        """Refuse ids from row ``start`` on that no index has; a stranger's checksum says nothing about them."""
+        path = data_file(self.folder, "ids", now.ids_generation)
+        try:
+            check_keys(ids[start:])
+        except ValueError as error:
+            raise damaged(path, f"its ids must be texts: {one_line(error)}") from error
+        if now.ordered and not are_ascending(ids[max(start - 1, 0) :]):
+            raise damaged(path, "its ids must ascend, as its manifest says")
+
+
+def damaged(path: Path, why: str) -> ModelFileError:
+    """The error that a file is damaged."""
+    return ModelFileError(f"{path}: damaged: {why}")
+
+
+def id_type(manifest: Manifest) -> np.dtype[Any]:
+    """The type of an id in the files."""
+    return np.dtype(f"S{manifest.text_width}") if manifest.text_width else np.dtype("<i8")
+
+
+def generations(now: Manifest) -> dict[str, int]:
+    """The generation of each file that a manifest names; -1 if there is no such file."""
+    features = now.features_generation if now.n_features else -1
+    return {"codes": now.generation, "ids": now.ids_generation, "removed": now.generation, "features": features}
+
+
+def _ranks(n_rows: int, removed: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The row that the item of each row got first; None if no row has been replaced.
+
+    >>> _ranks(5, np.array([[1, 3], [0, -1], [3, 4]])).tolist()
+    [0, 1, 2, 1, 1]
+    """
+    replaced = removed[removed[:, 1] >= 0]
+    if len(replaced) == 0:
+        return None
+    ranks = np.arange(n_rows)
+    ranks[replaced[:, 1]] = replaced[:, 0]
+    while (further := ranks[ranks])[replaced[:, 1]].tolist() != ranks[replaced[:, 1]].tolist():
+        ranks = further  # each round doubles the number of replacements that are followed
+    return ranks
+
+
+def content_of(array: NDArray[Any]) -> memoryview:
+    """The bytes of a contiguous array, without a copy."""
+    content: Any = array.reshape(-1).view(np.uint8) if array.size else b""
+    return memoryview(content)
+
+
+def _crc(array: NDArray[Any], crc: int) -> int:
+    """CRC-32 of a contiguous array, continued from the CRC-32 of what comes before it."""
+    content = content_of(array)
+    for start in range(0, len(content), CHUNK):
+        crc = zlib.crc32(content[start : start + CHUNK], crc)
+    return crc
