@@ -63,6 +63,24 @@ def least_distance(words, n, queries, query, n_words, width, first):
     return min(distance(words, n, queries, query, n_words, int(first) + i) for i in range(64))
 
 
+def strip_distances(words, n, queries, query, n_words, width, first, out, to):
+    """`hashgrove.index.counting._strip_distances`: write the distances of 64 items."""
+    for i in range(64):
+        out[int(to) + i] = distance(words, n, queries, query, n_words, int(first) + i)
+
+
+def extent(tile, n_blocks):
+    """`hashgrove.index.counting._extent`: the smallest value of whole blocks, and 256 times the largest one."""
+    values = tile[: 512 * int(n_blocks)]
+    return np.uint64(int(values.min()) + 256 * int(values.max()))
+
+
+def count_group(tile, n_blocks, first, table):
+    """`hashgrove.index.counting._count_group`: add how often eight values occur in whole blocks."""
+    for value in range(int(first), int(first) + 8):
+        table[value] += (tile[: 512 * int(n_blocks)] == value).sum()
+
+
 def tree(levels, first, records, start, n_tests):
     """`hashgrove.trees.prediction._tree_of`: the rows among 64 where a tree with ``n_tests`` nodes says +1."""
     record = records[int(start) : int(start) + 2 * n_tests + (n_tests + 1) // 8]
@@ -123,6 +141,9 @@ TWINS = {
     "_near_in_strip": near_in_strip,
     "_near_in_vector": near_in_vector,
     "least_distance": least_distance,
+    "_strip_distances": strip_distances,
+    "_extent": extent,
+    "_count_group": count_group,
     "tree": tree,
     "_add_where": add_where,
     "sum_records": sum_records,
@@ -172,6 +193,13 @@ def measure(y, n_queries=5, **settings):
         FlatIndex(CODES), CODES[:n_queries], y_queries=y[:n_queries], y_database=y, k=7, knn=3, **settings
     )
     return [report.map, report.pr_area, report.precision_curve]
+
+
+def measure_many():
+    """Enough items for histograms by vector code, of classes and of all."""
+    y = np.arange(len(MANY_CODES)) // 600
+    report = evaluate(FlatIndex(MANY_CODES), MANY_CODES[:3], y_queries=y[:3], y_database=y, k=7, knn=None)
+    return [report.map, *FlatIndex(MANY_CODES).search(MANY_CODES[:2], 600)]
 
 
 def codebook(**settings):
@@ -257,6 +285,7 @@ COMPUTATIONS = {
     "wide rows": wide,
     "search weighted": lambda: [*FlatIndex(CODES).search(CODES[:2], 5, weights=np.arange(144.0).reshape(2, 72))],
     "measures of classes": lambda: measure(CLASSES),
+    "measures of many": lambda: measure_many(),
     "measures by id": lambda: measure(CLASSES, ties="id"),
     "measures of the first items": lambda: measure(CLASSES, depth=20, normalise="retrieved"),
     "measures without self": lambda: measure(CLASSES, len(CODES), exclude_self=True),

@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer, popcount, splat
 
-__all__ = ["LANES", "STRIP", "distance_to", "least_distance", "lowest", "next_near", "width_of"]
+__all__ = ["LANES", "STRIP", "Comparison", "distance_to", "least_distance", "lowest", "next_near", "width_of"]
 
 STRIP = 64  # items that are compared at once
 LANES = 8  # words per vector
@@ -43,8 +43,11 @@ def width_of(n_words: int) -> tuple[None, ...]:
     return (None,) * n_words if n_words <= MAX_WIDTH else ()
 
 
-class _Comparison:
-    """Writes the code that compares one query with ``n_vectors`` vectors of items."""
+class Comparison:
+    """Writes the code that compares one query with ``n_vectors`` vectors of items.
+
+    ``arguments`` are those of an intrinsic and begin with words, n, queries, query, n_words and width.
+    """
 
     def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any, n_vectors: int) -> None:
         self.builder, self.n_vectors = builder, n_vectors
@@ -113,7 +116,7 @@ def _pass_over(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         limit, first, last = arguments[6:]
-        compare = _Comparison(context, builder, signature, arguments, STRIP // LANES)
+        compare = Comparison(context, builder, signature, arguments, STRIP // LANES)
         limits = splat(builder, limit, LANES)
         before = builder.block
         head, body, end = (builder.append_basic_block(f"strips.{name}") for name in ("head", "body", "end"))
@@ -140,7 +143,7 @@ def _near_in_strip(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         limits = splat(builder, arguments[6], LANES)
-        compare = _Comparison(context, builder, signature, arguments, STRIP // LANES)
+        compare = Comparison(context, builder, signature, arguments, STRIP // LANES)
         found = WORD(0)
         for k, total in enumerate(compare.sums(arguments[7])):
             bits = builder.zext(compare.flags(total, limits), WORD)
@@ -157,7 +160,7 @@ def _near_in_vector(
     """Which of the 8 items from ``first`` on are near: one bit per item."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        compare = _Comparison(context, builder, signature, arguments, 1)
+        compare = Comparison(context, builder, signature, arguments, 1)
         flags = compare.flags(compare.sums(arguments[7])[0], splat(builder, arguments[6], LANES))
         return builder.zext(flags, WORD)
 
@@ -171,7 +174,7 @@ def least_distance(
     """The smallest distance of the 64 items from ``first`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        compare = _Comparison(context, builder, signature, arguments, STRIP // LANES)
+        compare = Comparison(context, builder, signature, arguments, STRIP // LANES)
         kind = ir.FunctionType(WORD, [VECTOR])
         reduce_lanes = builder.module.declare_intrinsic(f"llvm.vector.reduce.umin.v{LANES}i64", (), kind)
         return builder.call(reduce_lanes, [compare.minimum(compare.sums(arguments[6]))])

@@ -8,6 +8,7 @@ its relevant items that are left is random too.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,15 @@ def expected_average_precision(
     totals, relevant = np.asarray(totals, np.int64), np.asarray(relevant, np.int64)
     length = int(totals.sum(axis=1).max(initial=0))
     depth = length if depth is None else min(int(depth), length)
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, depth + 1))])
     average_precision = np.empty(len(totals))
-    _average_precision(totals, relevant, depth, normalise == "retrieved", harmonic, average_precision)
+    _average_precision(totals, relevant, depth, normalise == "retrieved", _harmonic(depth), average_precision)
     return average_precision
+
+
+@lru_cache(maxsize=1)  # every chunk of queries asks for the same
+def _harmonic(n: int) -> NDArray[np.float64]:
+    """The harmonic numbers 0, 1, 1 + 1/2, ... up to the n-th."""
+    return np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, n + 1))])
 
 
 @kernel

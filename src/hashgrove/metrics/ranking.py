@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashgrove.codes import TILE, distances_to_range
+from hashgrove.index.counting import BYTE_TILE, BYTE_WORDS, TABLE_SIZE, add_histogram, byte_distances
+from hashgrove.index.strips import width_of
 from hashgrove.index.weighted import weighted_distances
 from hashgrove.metrics.relevance import mark
 from hashgrove.runtime.compiling import kernel
@@ -98,14 +101,59 @@ def count_weighted(
                     relevant[q, tile[i]] += marks[i]
 
 
-@kernel
 def count_by_class(
-    columns: Any, queries: Any, firsts: Any, lasts: Any, left_out: Any, totals: Any, relevant: Any
+    columns: NDArray[np.uint64],
+    queries: NDArray[np.uint64],
+    firsts: NDArray[np.int64],
+    lasts: NDArray[np.int64],
+    left_out: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    relevant: NDArray[np.int64],
 ) -> None:
     """The same as `count_relevant`, for class labels and a database that is sorted by class.
 
     The items of the class of query q are those from ``firsts[q]`` to ``lasts[q]``, so no item needs a mark.
     """
+    arguments = columns, queries, firsts, lasts, left_out, totals, relevant
+    if columns.shape[0] <= BYTE_WORDS:
+        _count_by_class_in_bytes(width_of(columns.shape[0]), *arguments)
+    else:
+        _count_by_class(*arguments)
+
+
+@kernel
+def _count_by_class_in_bytes(
+    width: Any, columns: Any, queries: Any, firsts: Any, lasts: Any, left_out: Any, totals: Any, relevant: Any
+) -> None:
+    """`count_by_class` for codes of at most `BYTE_WORDS` words."""
+    n_words, n = columns.shape
+    n_queries, n_distances = totals.shape
+    words, asked, step = columns.reshape(-1), queries.reshape(-1), np.uint64(n_words)
+    tile = np.empty(BYTE_TILE, np.uint8)
+    found, hits = np.zeros((n_queries, TABLE_SIZE), np.int64), np.zeros((n_queries, TABLE_SIZE), np.int64)
+    for start in range(0, n, BYTE_TILE):
+        stop = min(start + BYTE_TILE, n)
+        for q in range(n_queries):
+            byte_distances(
+                words, np.uint64(n), asked, np.uint64(q) * step, step, width, np.uint64(start), np.uint64(stop), tile
+            )
+            add_histogram(tile[: stop - start], found[q])
+            first, last = max(firsts[q], start) - start, min(lasts[q], stop) - start
+            if first < last:
+                add_histogram(tile[first:last], hits[q])
+            if start <= left_out[q] < stop:
+                distance = tile[left_out[q] - start]
+                found[q, distance] -= 1
+                hits[q, distance] -= firsts[q] <= left_out[q] < lasts[q]
+    totals[:] = found[:, :n_distances]
+    relevant[:] = hits[:, :n_distances]
+
+
+@kernel
+def _count_by_class(
+    columns: Any, queries: Any, firsts: Any, lasts: Any, left_out: Any, totals: Any, relevant: Any
+) -> None:
+    """`count_by_class` for codes of any length."""
     n = columns.shape[1]
     n_queries, n_distances = totals.shape
     tables = np.zeros((n_queries, LANES, n_distances), np.uint32)
