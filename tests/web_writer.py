@@ -10,6 +10,8 @@ import os
 import sys
 from urllib.parse import urlsplit
 
+import hashgrove.features
+import hashgrove.storage.models  # noqa: F401
 from hashgrove.web.collection import Collection
 from hashgrove.web.server import run
 

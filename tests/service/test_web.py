@@ -68,8 +68,9 @@ def test_info_says_what_there_is(client):
     assert (health["status"], health["items"]) == ("ok", N_ITEMS)
 
 
-def test_items_are_listed_page_by_page(client, digits):
+def test_items_are_listed_page_by_page_in_the_order_in_which_they_were_added(client, digits):
     names = digits[2]
+    assert names != sorted(names)
     first = client.get("/items", params={"limit": 50}).json()
     last = client.get("/items", params={"offset": 100, "limit": 50}).json()
     assert first["total"] == last["total"] == N_ITEMS
@@ -304,7 +305,20 @@ def test_new_items_of_a_model_can_be_searched_and_re_ranked(tmp_path):
         assert error_of(by_code, 422)["field"] == "items.code"
     reopened = load_index(tmp_path / "digits.hgi")
     assert "new" in reopened
-    assert "new" in reopened.features.ids
+    assert reopened.features.of(["new"])[0] == pytest.approx(X[0], abs=float(np.abs(X[0]).max()) / 127)
+
+
+def test_a_removed_or_replaced_item_has_no_old_features(tmp_path):
+    X, names = build_digits(tmp_path)
+    with served(open_digits(tmp_path)) as client:
+        assert client.delete(f"/items/{names[0].replace('/', '%2F')}").json()["removed"] == 1
+        replaced = {"items": [{"id": names[1], "features": X[2].tolist()}], "replace": True}
+        assert client.post("/items", json=replaced).status_code == 201
+        assert client.get("/items", params={"limit": 1}).json()["items"][0]["id"] == names[1]  # it keeps its place
+    index = load_index(tmp_path / "digits.hgi")
+    assert index.features.ids.tolist() == index.ids.tolist() == names[1:]
+    assert index.features.of([names[1]]).tolist() == index.features.of([names[2]]).tolist()
+    assert index.codes[0].tolist() == index.codes[1].tolist()
 
 
 def test_metrics_count_requests_and_passes(numbers):
