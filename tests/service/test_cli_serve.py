@@ -157,5 +157,5 @@ def test_serve_takes_the_url_of_an_engine(tmp_path):
 def test_serve_makes_no_database(tmp_path):
     result = CliRunner().invoke(cli.main, ["serve", f"sqlite:///{tmp_path}/none.db"])
     assert result.exit_code == 1
-    assert "must exist" in result.output
+    assert "no such file or folder" in result.output
     assert not list(tmp_path.iterdir())

@@ -150,7 +150,7 @@ def test_folders_as_labels_and_a_warning_on_collapse(capsys, photos):
         (["index", "build", "X.npy", "-o", "x", "--model", "m", "--network", "n"], 2, "not both"),
         (["index", "build", "X.npy", "-o", "x", "--labels-from-folders"], 2, "for --network only"),
         (["index", "build", "X.npy", "-o", "x", "--network", "net.onnx"], 1, "must be a|images must be"),
-        (["index", "info", "none.hgi"], 1, "must be the folder of an index"),
+        (["index", "info", "none.hgi"], 1, "none.hgi: no such file or folder"),
         (["search", "none.hgi", "queries.npy"], 1, "none.hgi: no such file or folder"),
         (["search", "x", "y", "--rerank", "--weights"], 2, "Give one of --radius, --rerank and --weights"),
         (["search", "x", "y", "-k", "3", "--radius", "2"], 2, "-k or --radius"),
@@ -201,3 +201,16 @@ def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folde
     (folder / "codes.hgi" / "model.hashgrove").unlink()
     fails(capsys, "search", "codes.hgi", "queries.npy", code=1, match="Say which model made them by --model")
     fails(capsys, "index", "add", "codes.hgi", "queries.npy", code=1, match="Say which model made them by --model")
+
+
+def test_labels_are_in_the_order_in_which_the_items_were_added(capsys, folder):
+    """Whatever the ids are; also after the items have been in an engine and back."""
+    np.save("y.npy", DIGITS.target[:100])
+    np.save("yq.npy", DIGITS.target[100:120])
+    (folder / "ids.txt").write_text("".join(f"{i}\n" for i in np.random.default_rng(0).permutation(100)))
+    done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "--ids", "ids.txt", "-o", "there.hgi")
+    done(capsys, "push", "there.hgi", "--to", "sqlite:///there.db")
+    done(capsys, "pull", "sqlite:///there.db", "-o", "back.hgi")
+    common = ("Q.npy", "--model", "model.hashgrove", "--y-database", "y.npy", "--y-queries", "yq.npy", "--json")
+    names = ("codes.npy", "there.hgi", "back.hgi")
+    assert len({json.loads(done(capsys, "evaluate", name, *common)[0])["map"] for name in names}) == 1

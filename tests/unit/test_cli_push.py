@@ -114,7 +114,7 @@ def test_a_push_that_was_killed_goes_on(capsys, folder):
 
 def test_wrong_calls(capsys, folder):
     fails(capsys, "push", "codes.npy", "--to", "mysql://x", code=1, match="--to must begin with one of sqlite:")
-    fails(capsys, "pull", "sqlite:///no.db", "-o", "a.npy", code=1, match="sqlite:///no.db: must exist")
+    fails(capsys, "pull", "sqlite:///no.db", "-o", "a.npy", code=1, match="sqlite:///no.db: no such file or folder")
     assert not (folder / "no.db").exists()
     fails(capsys, "pull", "sqlite:///no.db", "-o", "a.txt", code=2, match="must end in .hgi, .npy or .csv")
     fails(capsys, "pull", "sqlite:///no.db", "-o", "a.hgi", "--ids", "i", code=2, match="--ids is for codes only")

@@ -194,7 +194,7 @@ def test_only_an_index_is_replaced_or_loaded(tmp_path):
     for taken in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(FileError, match="must be an index, or not exist"):
             index.save(taken)
-    with pytest.raises(FileNotFoundError, match="must be the folder of an index"):
+    with pytest.raises(FileNotFoundError, match="none: no such file or folder"):
         indexes.load_index(tmp_path / "none")
     with pytest.raises(FileError, match="must be the folder of an index"):
         indexes.load_index(tmp_path / "notes.txt")

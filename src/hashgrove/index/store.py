@@ -96,8 +96,9 @@ class Store:
     def read(cls, folder: PathLike) -> Store:
         """The index in a folder, for reading."""
         if not is_index_folder(folder):
-            kind = ModelFileError if os.path.exists(folder) else MissingFileError
-            raise kind(f"{os.fspath(folder)}: must be the folder of an index. There is none.")
+            if not os.path.exists(folder):
+                raise MissingFileError(f"{os.fspath(folder)}: no such file or folder")
+            raise ModelFileError(f"{os.fspath(folder)}: must be the folder of an index. Got something else.")
         return cls(folder, Manifest.read(folder))
 
     @classmethod

@@ -42,7 +42,7 @@ def file_path(url: SplitResult) -> str:
 def refuse_missing(path: str, place: str) -> None:
     """Raise an error if there is no such file or folder, for an engine that would make one."""
     if not os.path.exists(path):
-        raise EngineError(f"{place}: must exist. There is no such file or folder.")
+        raise EngineError(f"{place}: no such file or folder")
 
 
 @contextmanager
