@@ -149,21 +149,17 @@ def signed(payload, original, kind):
 
 
 def model_seeds():
-    """Files of the first version; an example of each encoder that is newer; and encoders inside of encoders."""
+    """The stored model of each encoder and that of images, and encoders inside of encoders."""
     from example_encoders import example
-    from hashgrove.encoders import ENCODERS, Mixed, Sum
+    from hashgrove.encoders import Mixed, Sum
     from hashgrove.storage import models
 
-    paths = sorted(FORMAT1.glob("*.hashgrove"))
-    yield from signed_seeds(paths, "encoder")
-    newer = [example(name, 2) for name in ENCODERS.keys() - {path.stem for path in paths}]
+    yield from signed_seeds([*sorted(FORMAT1.glob("*.hashgrove")), FORMAT1 / "image.model"], "encoder")
     leaves = Sum(parts=(example("leaf-trees", 1), example("linear of unit rows", 1)))
-    newer.append(Mixed(parts=(leaves, example("trees", 1)), source=np.array([1, 0], np.uint8)))
+    nested = Mixed(parts=(leaves, example("trees", 1)), source=np.array([1, 0], np.uint8))
     with tempfile.TemporaryDirectory() as folder:
-        for encoder in sorted(newer, key=lambda encoder: encoder.digest):
-            path = Path(folder) / encoder.digest
-            models.save(path, encoder, hasher="FastHash", parameters={})
-            yield from signed_seeds([path], "encoder")
+        models.save(Path(folder) / "nested", nested, hasher="FastHash", parameters={})
+        yield from signed_seeds([Path(folder) / "nested"], "encoder")
 
 
 def read_model(path):
@@ -180,7 +176,7 @@ def read_model(path):
 
 
 def hasher_seeds():
-    return signed_seeds([FORMAT1 / "trees.hashgrove"], "encoder")
+    return signed_seeds([FORMAT1 / "fit.model"], "encoder")
 
 
 def read_hasher(path):
@@ -202,8 +198,8 @@ def checkpoint_seeds():
 
 
 def read_checkpoint(path):
-    from hashgrove.fasthash import BitRecord
     from hashgrove.storage.checkpoints import Checkpoint
+    from hashgrove.two_step import BitRecord
 
     Checkpoint(path, "print").read(shape=MATRIX.shape, record=BitRecord)
 
