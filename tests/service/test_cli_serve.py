@@ -98,6 +98,14 @@ def test_labels_and_fields_are_read_from_files(codes, tmp_path):
         assert found.details.classes == ["1", "2", "10"]
 
 
+def test_labels_are_in_the_order_in_which_items_were_added(tmp_path):
+    FlatIndex(np.array([[1], [2], [3]], np.uint8), ids=["c", "a", "b"]).save(tmp_path / "texts.hgi")
+    np.save(tmp_path / "y.npy", np.array(["label of c", "label of a", "label of b"]))
+    found = open_collection(str(tmp_path / "texts.hgi"), labels=str(tmp_path / "y.npy"), read_only=True)
+    items = found.described(found.listed())
+    assert [(item["id"], item["label"]) for item in items] == [(id_, f"label of {id_}") for id_ in "cab"]
+
+
 @pytest.mark.parametrize("text", ["name\na\n", "id,id\n1,2\n", "id,x\n1\n", ""])
 def test_a_table_of_fields_must_be_one(codes, tmp_path, text):
     (tmp_path / "fields.csv").write_text(text)
