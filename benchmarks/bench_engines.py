@@ -1,4 +1,4 @@
-"""Search in other engines, through `hashgrove.index.connect`, beside our own scan: one query at a time.
+"""Search in other engines, through `hashgrove.connect`, beside our own scan: one query at a time.
 
 All engines hold the same items: codes of a trained model with ``--data``, otherwise synthetic ones, with fewer
 duplicates. The time is that of one query. It is on one thread where that can be set; Milvus uses the threads it likes.

@@ -299,7 +299,7 @@ def as_columns(codes: ArrayLike) -> NDArray[np.uint64]:
 
 
 def group_equal(codes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which items have equal codes.
+    """Group items that have equal codes.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ class Index(ABC):
 
     @abstractmethod
     def _known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of these ids, int64 or str, are in the index."""
+        """Whether each of these ids, int64 or str, is in the index."""
 
     @abstractmethod
     def _change(self, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""Ids of items: int64 or text. How they are checked, ordered and looked up.
+"""Ids of items, int64 or text: checks, order and look-up.
 
 Outside an index, ids are an int64 array or an array of str. Inside, texts are kept as their UTF-8 bytes (numpy's type
 ``S``): a quarter of the memory, the same order, and rows of a fixed width that a file can be mapped to.
@@ -40,7 +40,7 @@ def check_ids(ids: ArrayLike, *, length: int | None = None, name: str = "ids") -
     ids : array-like of int or str, shape (n,)
         Texts are not empty, have at most 1,024 bytes in UTF-8 and no NUL character.
     length : int, optional
-        How many there must be.
+        The number of ids that there must be.
     name : str
         The name of the parameter, for the error message.
 

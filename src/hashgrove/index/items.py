@@ -109,7 +109,7 @@ class Items:
         return are_ascending(ids) and (len(ids) == 0 or self.size == 0 or bool(self.ids[-1] < ids[0]))
 
     def mask(self) -> NDArray[np.bool_]:
-        """Which positions hold an item: bool (size,)."""
+        """Whether each position holds an item: bool (size,)."""
         return np.ones(self.size, np.bool_) if self.alive is None else as_mask(self.alive, self.size)
 
     def rows_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -155,7 +155,7 @@ class MultiIndex(FlatIndex):
         return distances, decode(items.ids[positions])
 
     def cost(self, codes: NDArray[np.uint8], *, k: int, radius: int | None = None) -> float:
-        """How much a query costs by tables, on average, as a part of a scan; `hashgrove.build_index` asks this."""
+        """The mean cost of a query by tables, as a part of a scan; `hashgrove.build_index` uses it."""
         items = self._now()
         self.prepare()
         prepared = self._prepared
@@ -230,7 +230,7 @@ class MultiIndex(FlatIndex):
 def _by_tables(
     prepared: _Prepared, queries: NDArray[np.uint64], k: int, budget: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
-    """What `nearest_by_tables` writes for some queries, which have their bits in the order of the tables."""
+    """The output of `nearest_by_tables` for some queries, which have their bits in the order of the tables."""
     alive, shape = prepared.items.alive, (len(queries), k)
     out = np.empty(shape, np.uint16), np.empty(shape, np.int64), np.empty(len(queries), np.bool_)
     costs = np.empty(len(queries), np.int64)

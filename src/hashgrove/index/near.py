@@ -222,7 +222,7 @@ def _by_id(index: Index) -> tuple[NDArray[Any], NDArray[np.uint8]]:
 
 
 class _Near:
-    """Which distinct codes are within a radius of each other.
+    """Pairs of distinct codes that are within a radius of each other.
 
     Codes are numbered in the order of their first items. ``counts``, ``starts`` and ``order`` say which items have a
     code. Edges (``first``, ``second``, ``distances``) go both ways, from each code to itself too; they are sorted by

@@ -1,4 +1,4 @@
-"""How many different codes there are, and a warning where so many items share a code that a search cannot tell them.
+"""The number of distinct codes, and a warning where so many items share a code that a search cannot tell them apart.
 
 Items that a hasher was trained on tend to collapse: all items of a class get one code. The nearest items of a query are
 then arbitrary items of a class, however good the measures look.
@@ -69,7 +69,7 @@ def collapse_warning(n_items: int, n_distinct: int) -> str | None:
 
 
 def describe_codes(codes: ArrayLike) -> tuple[str, str | None]:
-    """What a command prints about codes that it made: how many are different, and the warning if they collapsed.
+    """The number of distinct codes as a sentence for the command line, and the warning if they have collapsed.
 
     Parameters
     ----------

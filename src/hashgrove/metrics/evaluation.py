@@ -68,7 +68,7 @@ def evaluate(
     k : int
         Depth of precision@k.
     ties : {"expected", "id"}
-        How items at equal distances are ranked; see `Report`. The expectation is the default because ranking by id
+        The ranking of items at equal distances; see `Report`. The expectation is the default because ranking by id
         favours the first classes if the database is sorted by class.
     min_shared : int
         Number of shared tags that makes an item relevant; used with tags only.

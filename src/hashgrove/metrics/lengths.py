@@ -1,4 +1,4 @@
-"""How good the first bits of a code are: a curve to choose the length of codes from."""
+"""Measures of the first bits of codes: a curve to choose the length of codes from."""
 
 from __future__ import annotations
 

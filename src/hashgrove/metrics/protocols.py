@@ -1,4 +1,4 @@
-"""What part of a ranking is measured, and by what average precision is divided. Protocols have names."""
+"""Protocols: the part of a ranking that is measured, and the divisor of average precision."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FULL, PAPER = "full-ranking", "fasthash-paper"
 
 
 class Protocol(NamedTuple):
-    """How a ranking is measured.
+    """The part of a ranking that is measured, and the divisor of average precision.
 
     Attributes
     ----------
     depth : int or None
-        How many of the first items are measured; None means all.
+        The number of first items that are measured; None means all.
     normalise : {"relevant", "retrieved"}
         The sum of the precisions is divided by the number of relevant items in the database, or of those among the
         first ``depth`` items.

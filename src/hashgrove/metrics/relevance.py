@@ -1,4 +1,4 @@
-"""Which database items are relevant to a query: equal class labels, or enough shared tags."""
+"""Relevance of database items to a query: equal class labels, or enough shared tags."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Report:
     weighted : bool
         Whether distances were weighted. If so, the unit of ``radii`` is 1 / 32,768 of the sum of the query's weights.
     depth : int or None
-        How many of the first items were measured; None means all.
+        The number of first items that were measured; None means all.
     normalise : {"relevant", "retrieved"}
         Whether average precision was divided by all relevant items, or by those among the first ``depth`` items.
     protocol : str or None
@@ -120,7 +120,7 @@ class Report:
 
     @property
     def warning(self) -> str | None:
-        """What to do if the codes of the database have collapsed; None if they have not."""
+        """Advice if the codes of the database have collapsed; None if they have not."""
         return collapse_warning(self.n_database, self.n_distinct)
 
     def to_dict(self) -> dict[str, Any]:

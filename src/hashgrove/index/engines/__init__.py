@@ -45,7 +45,7 @@ def connect(url: str, *, n_bits: int | None = None, model: Any = None, create: b
     create : bool
         Whether a new index is made if there is none; otherwise that is an error.
     **options
-        What the engine offers, such as ``table``; the same as in the URL.
+        Options of the engine, such as ``table``; the same as in the URL.
 
     Returns
     -------

@@ -44,7 +44,7 @@ class Engine(Index):
     Attributes
     ----------
     place : str
-        What error messages call the place of the items: the URL, without passwords.
+        The name of the place in error messages: the URL, without passwords.
     """
 
     extra: ClassVar[str]  # what to install: hashgrove[extra]
@@ -85,7 +85,7 @@ class Engine(Index):
         """The types of the errors that the engine's library raises."""
 
     def _said(self, error: Exception) -> str:
-        """What such an error says, for people."""
+        """The message of such an error."""
         return str(error)
 
     def _agree(self, n_bits: int | None, model: Any, create: bool) -> None:
@@ -104,7 +104,7 @@ class Engine(Index):
         self._model, self._ready = wanted.model, True
 
     def _expected(self, session: Session, n_bits: int | None, model: Any) -> Meta:
-        """What is stored, with what the user adds to it."""
+        """The stored description of the items, completed by what the user knows about them."""
         stored, n_bytes = session.meta, None if n_bits is None else -(-int(n_bits) // 8)
         if n_bytes is not None and stored.n_bytes not in (None, n_bytes):
             raise ParameterError(

@@ -18,7 +18,7 @@ class Connections:
     connect : function
         Opens a connection, an object with the method ``close``.
     place : str
-        What error messages call the database.
+        The name of the database in error messages.
     """
 
     def __init__(self, connect: Callable[[], Any], place: str) -> None:

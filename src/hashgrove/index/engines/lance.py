@@ -207,7 +207,7 @@ def _integers(column: Any) -> NDArray[np.int64]:
 
 
 def _stored(schema: Any, name: str) -> Meta:
-    """What the schema of a table says about its items; it is treated as untrusted."""
+    """The description of the items in the schema of a table, which is treated as untrusted."""
     content = (schema.metadata or {}).get(KEY)
     if content is None:
         raise EngineError(f"the table {name} must be new, or one that hashgrove has made. It is not.")

@@ -30,7 +30,7 @@ NOT_FOUND = 100  # the code of the error that there is no such collection
 
 
 class MilvusSession(Session):
-    """What one operation reads, and at its end, by `send`, writes.
+    """One operation: it reads, and writes everything at its end, by `send`.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class MilvusSession(Session):
         return self._largest[0] if later else None
 
     def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of these ids are stored."""
+        """Whether each of these ids is stored."""
         found = [row["id"] for part in _parts(ids, MAX_FOUND) for row in self._query(_listed(part), ["id"])]
         return np.isin(ids, self._ids_of(found))
 

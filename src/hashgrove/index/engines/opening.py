@@ -1,4 +1,4 @@
-"""What an engine needs before it can open anything: the path in its URL, the packages of its extra, and a lock."""
+"""Helpers to open an engine: the path in its URL, the packages of its extra, and a lock."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["Server", "without_password"]
 
 @dataclass(frozen=True)
 class Server:
-    """What a URL says about a server; texts are empty where it says nothing.
+    """The parts of the URL of a server; texts are empty where it has none.
 
     >>> from urllib.parse import urlsplit
     >>> Server.of(urlsplit("postgresql://ann@db.example/photos"), port=5432, secret="PGPASSWORD")

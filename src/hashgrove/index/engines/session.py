@@ -1,4 +1,4 @@
-"""`Session`: what an engine implements, the reading and writing of items inside one transaction."""
+"""`Session`: reads and writes items inside one transaction; each engine implements it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Neighbours = tuple[NDArray[Any], NDArray[Any]]  # distances and ids of one query
 
 
 class EngineError(ValueError):
-    """What an engine could not do, in one line that begins with the place of the items."""
+    """A failure of an engine, in one line that begins with the place of the items."""
 
 
 @dataclass(frozen=True)
 class Meta:
-    """What is stored about the items, beside them.
+    """The description of the items that is stored beside them.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Session(ABC):
 
     @abstractmethod
     def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of these ids, without duplicates, are stored."""
+        """Whether each of these ids, without duplicates, is stored."""
 
     @abstractmethod
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -129,7 +129,7 @@ class SqlSession(Session):
         return None if largest is None else int(largest)
 
     def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of these ids are in the table."""
+        """Whether each of these ids is in the table."""
         rows = self.run(f"SELECT id FROM {self.table} WHERE {self.among()}", [self.listed(ids)])
         return np.isin(ids, self.ids_of([row[0] for row in rows]))
 
