@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove import losses
-from hashgrove.codes import pack, unpack
+from hashgrove.codes import Codes, pack, unpack
 from hashgrove.continuing import LearnedBits
 from hashgrove.encoders import Encoder, Spread
 from hashgrove.functions import HASH_FUNCTIONS, Codewords, Learner, as_learner, count_generic_bits, learn_generic_bits
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import SOLVERS, as_solver
 from hashgrove.runtime.interrupts import interruptible
-from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, ParameterError
 from hashgrove.runtime.progress import report_progress
 from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import in_order
@@ -51,11 +51,11 @@ class FastHash(SupervisedHasher):
     loss : {"hinge", "ksh", "bre", "exph"} or callable, default="hinge"
         Loss of a pair as a function of (distance, similar, n_bits); see `hashgrove.losses`.
     hash_function : {"auto", "trees", "posterior", "linear-svm", "kernel-svm"}, learner or classifier, default="auto"
-        Step 2: what learns each bit. ``"auto"`` tries posterior bits and trees on a sample of the rows and keeps what
+        Step 2, which learns each bit. ``"auto"`` tries posterior bits and trees on a sample of the rows and keeps what
         retrieves best; see `hashgrove.choosing`. To change the settings of a hash function, pass an instance, such as
         ``BoostedTrees(max_depth=6)`` or any scikit-learn classifier.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
-        Step 1: what infers the values of each bit.
+        Step 1, which infers the values of each bit.
     n_similar, n_dissimilar : int or None, default=100
         Number of similar and dissimilar neighbours drawn per point; ``None`` means all.
     min_shared : int, default=2
@@ -73,8 +73,9 @@ class FastHash(SupervisedHasher):
         the inferred bit, as if all bits were inferred before the first function is learned. ``None`` means what suits
         the hash function.
     loss_length : {"current", "final"}, default="current"
-        What the loss of a bit divides distances by: the number of bits so far, as in the authors' code, or the final
-        number of learned bits. ``"final"`` with ``stagewise=False`` and ``weighted=False`` is two-step hashing (TSH).
+        The length that the loss of a bit divides distances by: the number of bits so far, as in the authors' code, or
+        the final number of learned bits. ``"final"`` with ``stagewise=False`` and ``weighted=False`` is two-step
+        hashing (TSH).
     warm_start : bool, default=False
         Whether `fit` keeps the bits of the previous `fit` and learns only the additional ones, after ``n_bits`` was
         increased. With an integer ``random_state`` and the same data the result equals a single fit of all bits with
@@ -100,7 +101,7 @@ class FastHash(SupervisedHasher):
         Number of generic bits.
     choice_ : Choice or None
         What ``"auto"`` tried, with the results, and why it chose what it chose.
-    inferred_codes_ : uint8 array of shape (n, ceil(n_bits / 8))
+    inferred_codes_ : Codes of shape (n, ceil(n_bits / 8))
         The codes that step 1 inferred for the training rows.
     codewords_ : Codewords
         The inferred code of each class: ``codewords_.of_labels(y)`` has those of the labels in ``y``. Use them for
@@ -134,7 +135,7 @@ class FastHash(SupervisedHasher):
     hash_function_: Learner
     generic_bits_: int
     choice_: Choice | None
-    inferred_codes_: NDArray[np.uint8]
+    inferred_codes_: Codes
     codewords_: Codewords
     validation_: Validation
     constraints: ClassVar[dict[str, Constraint]] = {
@@ -226,7 +227,7 @@ class FastHash(SupervisedHasher):
             fit without the held-out rows has a file of its own, with ".held-out" after its name.
         """
         if validation is not None and y is None:
-            raise ValueError("The 'validation' parameter needs class labels or tags as y. Got pairs or triplets.")
+            raise ParameterError("validation", "needs class labels or tags as y. Got pairs or triplets.")
         target = Target(y, affinity, triplets, unlabelled, sample_weight)
         options = {"validation": validation, "unlabelled": unlabelled, "refit": refit, "checkpoint": checkpoint}
         self._fit(X, target, reset=self._earlier() is None, **options)
@@ -318,7 +319,7 @@ class FastHash(SupervisedHasher):
         learner: Learner,
         learned: LearnedBits,
         after_each: Callable[[BitRecord], None] | None = None,
-    ) -> tuple[Encoder, NDArray[np.uint8]]:
+    ) -> tuple[Encoder, Codes]:
         """Consume Algorithm 1, then add the generic bits; returns an encoder, and the codes that step 1 inferred.
 
         New bits are added to ``learned``. The hasher itself stays as it is.
@@ -326,9 +327,10 @@ class FastHash(SupervisedHasher):
         n_generic = self._count_generic(learner)
         n_learned = self.n_bits - n_generic
         if len(learned) > n_learned:
-            raise ValueError(
-                f"The 'n_bits' parameter must be at least {len(learned) + n_generic}: {len(learned)} bits learned so "
-                f"far and {n_generic} generic ones. Got {self.n_bits} instead."
+            raise ParameterError(
+                "n_bits",
+                f"must be at least {len(learned) + n_generic}: {len(learned)} bits learned so "
+                f"far and {n_generic} generic ones. Got {self.n_bits} instead.",
             )
         stagewise, rng = self._suited("stagewise", learner), np.random.default_rng(learned.seed)
         draws = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
@@ -358,7 +360,7 @@ class FastHash(SupervisedHasher):
             generic = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3))
             encoder = Spread(learned=encoder, generic=generic)
             bits = encoder.merge(bits, unpack(generic.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
-        return encoder, pack(bits)
+        return encoder, Codes(pack(bits), model=encoder.digest_or_none)
 
     def _choose(self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits) -> Learner:
         """The hash function to use: the one given, that of the bits learned before, or what a trial chooses."""
@@ -450,6 +452,6 @@ class FastHash(SupervisedHasher):
 
 
 def _as_in_paper(registry: Mapping[str, Any], choice: Any) -> Any:
-    """What a name stands for in the paper: the authors' settings, where the class has them."""
+    """The part that a name stands for in the paper: with the authors' settings, where the class has them."""
     kind = registry.get(choice) if isinstance(choice, str) else None
     return choice if kind is None else getattr(kind, "paper", kind)()

@@ -19,7 +19,7 @@ from hashgrove.codes import MAX_BITS, Codes
 from hashgrove.encoders import FEATURE_DTYPES, Encoder
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.interrupts import interruptible
-from hashgrove.runtime.parameters import Constraint, Integer, check_parameters
+from hashgrove.runtime.parameters import Constraint, Integer, ParameterError, check_parameters
 from hashgrove.storage import models
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
@@ -130,10 +130,11 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     def _check_max_bits(self, n_samples: int, n_features: int) -> None:
         limit = self.max_bits(n_samples=n_samples, n_features=n_features)
         if self.n_bits > limit:
-            raise ValueError(
-                f"The 'n_bits' parameter must be at most {limit} for {type(self).__name__} with "
+            raise ParameterError(
+                "n_bits",
+                f"must be at most {limit} for {type(self).__name__} with "
                 f"n_samples={n_samples}, n_features={n_features}. Got {self.n_bits} instead. Use fewer bits, or LSH or "
-                "FastHash, which have no such limit."
+                "FastHash, which have no such limit.",
             )
 
     def _seed(self) -> int:

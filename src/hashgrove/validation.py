@@ -20,7 +20,7 @@ from hashgrove.baselines import ITQ, LSH
 from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
 from hashgrove.metrics import count_distinct, evaluate, evaluate_vectors
-from hashgrove.runtime.parameters import Number
+from hashgrove.runtime.parameters import Number, ParameterError
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
 __all__ = ["HeldOut", "Measured", "Validation", "hold_out", "measure", "validate"]
@@ -125,9 +125,10 @@ def hold_out(
     elif isinstance(validation, tuple | list) and len(validation) == 2:
         trained, (rows, labels) = np.arange(len(X)), read(*validation)
     else:
-        raise ValueError(
-            "The 'validation' parameter must be a share between 0 and 1, or rows and their labels (X, y). "
-            f"Got {type(validation).__name__} instead."
+        raise ParameterError(
+            "validation",
+            "must be a share between 0 and 1, or rows and their labels (X, y). "
+            f"Got {type(validation).__name__} instead.",
         )
     labels.check_pairs()
     return HeldOut(trained, rows, labels)

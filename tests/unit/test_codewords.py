@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hashgrove import BoostedTrees, FastHash, PosteriorBits, evaluate, unpack
+from hashgrove import BoostedTrees, FastHash, FlatIndex, PosteriorBits, evaluate, unpack
 from hashgrove.functions.codewords import Codewords
 from hashgrove.supervision import ClassLabels
 from makers import blob_tags, blobs, pairs_of
@@ -135,3 +135,12 @@ class TestSearch:
             hasher.inferred_codes_, queries, y_queries=tags_new, y_database=tags, knn=None, weights=margins
         ).map
         assert inferred > symmetric
+
+
+def test_inferred_codes_and_code_words_know_their_model():
+    hasher, other = small().fit(X, Y), small(random_state=1).fit(X, Y)
+    assert hasher.inferred_codes_.model == hasher.codewords_.of_labels(Y).model == hasher.digest
+    index = FlatIndex(hasher.codewords_.of_labels(Y))
+    assert index.search(hasher.transform(X_NEW), 1).ids.shape == (len(X_NEW), 1)
+    with pytest.raises(ValueError, match="codes of different models cannot be compared"):
+        index.search(other.transform(X_NEW), 1)

@@ -39,6 +39,7 @@ from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import Codes, pack
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["FEATURE_DTYPES", "ArrayDeclaration", "Encoder", "declared_arrays"]
@@ -161,7 +162,7 @@ class Encoder(ABC):
         `hashgrove.codes.pack` says in which order the bits are.
         """
         codes = np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
-        return Codes(codes, model=self._digest_if_any())
+        return Codes(codes, model=self.digest_or_none)
 
     def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """The same as `encode`: hashers and encoders have this name in common."""
@@ -191,15 +192,15 @@ class Encoder(ABC):
     def _check_rows(self, X: ArrayLike) -> Any:
         """``X`` as a matrix of a type and width that the encoder takes: dense, or CSR if it was sparse."""
         if issparse(X) and not self.accepts_sparse:
-            raise ValueError(
-                f"The 'X' parameter must be a dense array for {type(self).__name__}. Got a sparse matrix instead. "
-                "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+            raise ParameterError(
+                "X",
+                f"must be a dense array for {type(self).__name__}. Got a sparse matrix instead. "
+                "Reduce it first, for example with sklearn.decomposition.TruncatedSVD.",
             )
         checked = check_array(X, accept_sparse="csr", dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
         if checked.shape[1] != self.n_features:
-            raise ValueError(
-                f"The 'X' parameter must have {self.n_features} features per row, as in training. "
-                f"Got {checked.shape[1]} instead."
+            raise ParameterError(
+                "X", f"must have {self.n_features} features per row, as in training. Got {checked.shape[1]} instead."
             )
         return checked
 
@@ -227,7 +228,8 @@ class Encoder(ABC):
         """The arrays of this encoder, by the names that they have in a model file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    def _digest_if_any(self) -> str | None:
+    @property
+    def digest_or_none(self) -> str | None:
         """The digest; None if a part is no encoder of arrays, such as a classifier of another library."""
         try:
             return self.digest

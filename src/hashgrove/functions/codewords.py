@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import pack, unpack
+from hashgrove.codes import Codes, model_of, pack, unpack
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.supervision import Supervision
 
 __all__ = ["Codewords"]
@@ -42,7 +43,8 @@ class Codewords:
         if not supervision.class_names:
             return cls((), np.empty((0, codes.shape[1]), np.uint8))
         signs = np.where(unpack(codes, n_bits=8 * codes.shape[1]), np.float32(1), np.float32(-1))
-        return cls(supervision.class_names, pack(supervision.class_sums(signs) > 0))
+        words = pack(supervision.class_sums(signs) > 0)
+        return cls(supervision.class_names, Codes(words, model=model_of(codes)))
 
     def of_labels(self, y: ArrayLike) -> NDArray[np.uint8]:
         """The code word of each label in ``y``."""
@@ -55,5 +57,5 @@ class Codewords:
         labels = np.asarray(y).tolist()
         unknown = [label for label in labels if label not in number]
         if unknown:
-            raise ValueError(f"The 'y' parameter must have labels that were in training. Got {unknown[0]!r} instead.")
+            raise ParameterError("y", f"must have labels that were in training. Got {unknown[0]!r} instead.")
         return self.codes[[number[label] for label in labels]]

@@ -19,6 +19,7 @@ from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.rotation import quantising_rotation
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.supervision import Supervision
 
 __all__ = ["count_generic_bits", "learn_generic_bits"]
@@ -33,9 +34,10 @@ def count_generic_bits(asked: int | None, n_bits: int, learner: Learner) -> int:
     if asked is None:
         return int(n_bits * getattr(learner, "generic_share", 0.0))
     if asked >= n_bits:
-        raise ValueError(
-            f"The 'generic_bits' parameter must be below n_bits={n_bits}, so that some bits are learned. "
-            f"Got {asked} instead; for generic bits only, use ITQ."
+        raise ParameterError(
+            "generic_bits",
+            f"must be below n_bits={n_bits}, so that some bits are learned. "
+            f"Got {asked} instead; for generic bits only, use ITQ.",
         )
     return int(asked)
 

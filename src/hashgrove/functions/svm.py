@@ -25,7 +25,7 @@ from hashgrove.functions.base import bit_of, is_constant
 from hashgrove.numerics.eigen import whitening
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.squared_hinge import SquaredHinge
-from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
+from hashgrove.runtime.parameters import Constraint, Integer, Number, ParameterError, check_parameters
 from hashgrove.supervision import Supervision
 
 __all__ = ["KernelSVM", "LinearSVM"]
@@ -224,9 +224,10 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         if earlier is None:
             return gamma
         if self.gamma not in (None, float(earlier.gamma)):
-            raise ValueError(
-                f"The 'gamma' parameter must stay {float(earlier.gamma)!r}, as for the earlier bits, or None, with "
-                f"warm_start=True. Got {self.gamma!r} instead."
+            raise ParameterError(
+                "gamma",
+                f"must stay {float(earlier.gamma)!r}, as for the earlier bits, or None, with "
+                f"warm_start=True. Got {self.gamma!r} instead.",
             )
         return float(earlier.gamma)
 

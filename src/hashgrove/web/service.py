@@ -210,7 +210,7 @@ class Service:
 
 
 def _kind_of_queries(asked: SearchOptions) -> str:
-    """What the queries of a request are: "features", "codes", "id" or "image"."""
+    """The kind of the queries of a request: "features", "codes", "id" or "image"."""
     if isinstance(asked, SearchRows):
         return asked.kind
     if not isinstance(asked, SearchRequest):
