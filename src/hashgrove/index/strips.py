@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.simd import pointer, popcount, splat
+from hashgrove.runtime.simd import add_bytes, has_feature, pointer, popcount, splat
 
 __all__ = ["LANES", "STRIP", "Comparison", "distance_to", "least_distance", "lowest", "next_near", "width_of"]
 
@@ -31,6 +31,8 @@ LANES = 8  # words per vector
 MAX_WIDTH = 16  # words; longer codes share one kernel
 WORD = ir.IntType(64)
 VECTOR = ir.VectorType(WORD, LANES)
+HALVES = ir.VectorType(ir.IntType(32), 2 * LANES)  # the same vector
+BYTES = ir.VectorType(ir.IntType(8), 8 * LANES)  # the same vector
 FLAGS = ir.IntType(LANES)
 
 
@@ -57,21 +59,27 @@ class Comparison:
         self.query = pointer(context, builder, signature.args[2], queries, query, WORD)
         width = signature.args[5].count
         self.query_words = [self._query_word(WORD(w)) for w in range(width)]
-        self.ones = builder.module.declare_intrinsic(f"llvm.ctpop.v{LANES}i64", (), ir.FunctionType(VECTOR, [VECTOR]))
-        self.least = builder.module.declare_intrinsic(
-            f"llvm.umin.v{LANES}i64", (), ir.FunctionType(VECTOR, [VECTOR] * 2)
-        )
+        # Without an instruction that counts the ones of words, bytes are counted, and added up at the end.
+        self.by_bytes = bool(width) and has_feature(context, "avx2") and not has_feature(context, "avx512f")
+        self.ones = self._function("ctpop", BYTES if self.by_bytes else VECTOR, 1)
+        self.least = self._function("umin", HALVES, 2)
+
+    def _function(self, name: str, vector: Any, n_arguments: int) -> Any:
+        kind = ir.FunctionType(vector, [vector] * n_arguments)
+        name = f"llvm.{name}.v{vector.count}i{vector.element.width}"
+        return self.builder.module.declare_intrinsic(name, (), kind)
 
     def _query_word(self, w: Any) -> Any:
         return splat(self.builder, self.builder.load(self.builder.gep(self.query, [w])), LANES)
 
     def _counts(self, first: Any, w: Any, query_word: Any) -> list[Any]:
-        """For each vector of items from ``first`` on, the number of bits of word ``w`` that differ."""
+        """For each vector of items from ``first`` on, the number of differing bits of its word ``w`` or bytes."""
         builder, found = self.builder, []
         start = builder.gep(self.items, [builder.add(builder.mul(w, self.n), first)])
         for k in range(self.n_vectors):
             place = builder.bitcast(builder.gep(start, [WORD(k * LANES)]), VECTOR.as_pointer())
-            found.append(builder.call(self.ones, [builder.xor(builder.load(place, align=8), query_word)]))
+            differing = builder.xor(builder.load(place, align=8), query_word)
+            found.append(builder.call(self.ones, [builder.bitcast(differing, self.ones.function_type.args[0])]))
         return found
 
     def sums(self, first: Any) -> list[Any]:
@@ -79,7 +87,8 @@ class Comparison:
         builder = self.builder
         if self.query_words:
             counts = [self._counts(first, WORD(w), word) for w, word in enumerate(self.query_words)]
-            return [reduce(builder.add, column) for column in zip(*counts, strict=True)]
+            sums = [reduce(builder.add, column) for column in zip(*counts, strict=True)]
+            return [add_bytes(builder, total) for total in sums] if self.by_bytes else sums
         zero = ir.Constant(VECTOR, None)
         sums = [cgutils.alloca_once_value(builder, zero) for _ in range(self.n_vectors)]  # LLVM makes them registers
         for total in sums:
@@ -91,14 +100,15 @@ class Comparison:
         return [builder.load(total) for total in sums]
 
     def minimum(self, sums: list[Any]) -> Any:
-        """The lane-wise minimum of the vectors, as a tree."""
-        while len(sums) > 1:
-            sums = [self.builder.call(self.least, pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
-        return sums[0]
+        """The lane-wise minimum of the vectors, as a tree. Distances fit 32 bits, for which AVX2 has an instruction."""
+        halves = [self.builder.bitcast(total, HALVES) for total in sums]
+        while len(halves) > 1:
+            halves = [self.builder.call(self.least, pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
+        return self.builder.bitcast(halves[0], VECTOR)
 
     def flags(self, vector: Any, limits: Any) -> Any:
-        """One bit per lane that is below its limit."""
-        return self.builder.bitcast(self.builder.icmp_unsigned("<", vector, limits), FLAGS)
+        """One bit per lane that is below its limit; neither is ever negative."""
+        return self.builder.bitcast(self.builder.icmp_signed("<", vector, limits), FLAGS)
 
 
 def _typed(words: Any, queries: Any, width: Any, n_more: int) -> Any:

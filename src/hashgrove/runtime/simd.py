@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["constant", "has_feature", "look_up", "pointer", "popcount", "prefetch", "splat"]
+__all__ = ["add_bytes", "constant", "has_feature", "look_up", "pointer", "popcount", "prefetch", "splat"]
 
 
 def has_feature(context: Any, *names: str) -> bool:
@@ -40,6 +40,16 @@ def splat(builder: Any, value: Any, count: int) -> Any:
 def constant(vector: Any, value: float) -> Any:
     """A constant of the given vector type with the same value in every lane."""
     return ir.Constant(vector, [value] * vector.count)
+
+
+def add_bytes(builder: Any, vector: Any) -> Any:
+    """The sum of the 8 bytes of each word, for a vector of 64 bytes; with AVX2."""
+    zero, kind = constant(ir.VectorType(ir.IntType(8), 32), 0), ir.VectorType(ir.IntType(64), 4)
+    function = builder.module.declare_intrinsic(
+        "llvm.x86.avx2.psad.bw", (), ir.FunctionType(kind, [zero.type, zero.type])
+    )
+    sums = [builder.call(function, [_part(builder, vector, first, 32), zero]) for first in (0, 32)]
+    return _joined(builder, *sums)
 
 
 def look_up(context: Any, builder: Any, table: Any, size: int, number: Any) -> Any:

@@ -14,6 +14,7 @@ from llvmlite import ir
 from hashgrove import BoostedTrees
 from hashgrove.encoders import LeafTrees, Trees
 from hashgrove.runtime.simd import look_up
+from makers import random_codes
 
 SSSE3 = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
 AVX2 = f"{SSSE3},+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt"
@@ -44,25 +45,62 @@ def encoders():
     return found, X
 
 
-@pytest.mark.parametrize("processor", PROCESSORS)
-def test_scores_are_the_same_on_other_processors(processor, tmp_path):
+SEARCH = """
+import sys
+import numpy as np
+from hashgrove import FlatIndex, evaluate
+found = {}
+with np.load(sys.argv[1]) as file:
+    for name in file.files:
+        codes = file[name]
+        index, y = FlatIndex(codes), np.arange(len(codes)) // 300
+        distances, ids = index.search_radius(codes[:2], 24 * codes.shape[1] // 8)
+        arrays = [*index.search(codes[:3], 5), *index.search(codes[:3], 900), *distances, *ids]
+        arrays.append(evaluate(index, codes[:3], y_queries=y[:3], y_database=y, k=7, knn=None).map)
+        found |= {f"{name} {place}": array for place, array in enumerate(arrays)}
+np.savez(sys.argv[2], **found)
+"""
+
+
+def run_for(processor, code, folder):
+    """Run code that reads given.npz and writes found.npz, with kernels that are compiled for a processor."""
     here = llvm.get_host_cpu_features()
     if not all(here.get(feature.removeprefix("+")) for feature in PROCESSORS[processor].split(",") if feature):
         pytest.skip(f"this processor cannot run code for {processor}")
-    found, X = encoders()
-    assert [type(encoder) for encoder in found] == [Trees, LeafTrees]
-    arrays = {f"{type(e).__name__}.{name}": array for e in found for name, array in e.arrays().items()}
-    np.savez(tmp_path / "encoders.npz", X=X, **arrays)
     environment = os.environ | {
         "NUMBA_CPU_NAME": processor,
         "NUMBA_CPU_FEATURES": PROCESSORS[processor],
-        "NUMBA_CACHE_DIR": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(folder),
     }
-    files = [str(tmp_path / "encoders.npz"), str(tmp_path / "scores.npz")]
-    subprocess.run([sys.executable, "-c", ENCODE, *files], env=environment, check=True)
-    with np.load(files[1]) as scores:
-        for encoder in found:
-            np.testing.assert_array_equal(scores[type(encoder).__name__], encoder.scores(X))
+    files = [str(folder / "given.npz"), str(folder / "found.npz")]
+    subprocess.run([sys.executable, "-c", code, *files], env=environment, check=True)
+    with np.load(files[1]) as found:
+        return dict(found)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_scores_are_the_same_on_other_processors(processor, tmp_path):
+    made, X = encoders()
+    assert [type(encoder) for encoder in made] == [Trees, LeafTrees]
+    arrays = {f"{type(e).__name__}.{name}": array for e in made for name, array in e.arrays().items()}
+    np.savez(tmp_path / "given.npz", X=X, **arrays)
+    scores = run_for(processor, ENCODE, tmp_path)
+    for encoder in made:
+        np.testing.assert_array_equal(scores[type(encoder).__name__], encoder.scores(X))
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_searches_are_the_same_on_other_processors(processor, tmp_path, monkeypatch):
+    """The buffered scan, the counting one, radius search and an evaluation; of one, three and seventeen words."""
+    codes = {f"{n_words} words": random_codes(1100, 64 * n_words) for n_words in (1, 3, 17)}
+    np.savez(tmp_path / "given.npz", **codes)
+    found = run_for(processor, SEARCH, tmp_path)
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "given.npz"), str(tmp_path / "here.npz")])
+    exec(SEARCH, {})
+    with np.load(tmp_path / "here.npz") as expected:
+        assert set(found) == set(expected)
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
 class Context:
