@@ -121,8 +121,9 @@ def contest(
 
 def recall(found: Sequence[Any], truth: Sequence[Any]) -> float:
     """The share of the true results that were found; at equal distances any item counts. Both: distances and ids."""
-    last = truth[0][:, -1:]
-    return float((np.asarray(found[0]) <= last)[np.asarray(found[1]) >= 0].sum() / truth[0].size)
+    (distances, ids), (expected, _) = found, truth
+    last = expected[:, -1:]
+    return float((np.asarray(distances) <= last)[np.asarray(ids) >= 0].sum() / expected.size)
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
