@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.codes import aligned
 from hashgrove.index.ids import are_ascending, decode, encode, refuse_duplicates
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks
@@ -235,7 +236,8 @@ class Room:
         room = self._arrays.get(name)
         is_old = room is not None and len(old) and room.ctypes.data == old.ctypes.data
         if room is None or not is_old or room.dtype != kind or len(room) < size:
-            room = np.empty((max(size, len(old) * 3 // 2), *old.shape[1:]), kind)
+            shape = max(size, len(old) * 3 // 2), *old.shape[1:]
+            room = aligned(shape, kind) if kind == np.uint8 else np.empty(shape, kind)  # codes are read by vectors
             room[: len(old)] = old
             self._arrays[name] = room
         room[len(old) : size] = new
