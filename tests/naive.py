@@ -645,10 +645,3 @@ def vector_measures(database, queries, y_query, y_database, *, metric, k, releva
             averages.append(average_precision(marks))
             precisions.append(sum(marks[:k]) / min(k, len(marks)))
     return np.mean(averages), np.mean(precisions)
-
-
-def equal_shares(costs, n_shares):
-    """Where each of ``n_shares`` shares of about equal cost begins: at the first item with enough cost before it."""
-    before = np.cumsum([0, *costs])
-    starts = [next(i for i in range(len(before)) if before[i] * n_shares >= before[-1] * s) for s in range(n_shares)]
-    return [*starts, len(costs)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hashgrove.encoders import Trees
-from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.boosting import BoostingSettings, Workspace
+from hashgrove.trees.boosting import SUBSETS, BoostingSettings, NodeTables, largest_tree, make_workspace
 from hashgrove.trees.grower import grow
-from hashgrove.trees.prediction import join_trees
-from hashgrove.trees.splitting import newton_rule, pack, sign_rule
+from hashgrove.trees.prediction import Forest
+from hashgrove.trees.splitting import NewtonRule, SignRule, newton_rule, pack
 
 POINTERS_THAT_WRAP = [0, 2**31 - 1, -(2**31), -1]  # the differences are positive if they are taken in int32
 SCALE = 1000  # fixed point of gradients and curvatures
@@ -39,35 +38,35 @@ def packed(gradients, halves):
     return np.array([pack(*pair) for pair in zip(gradients, halves, strict=True)], np.int64)
 
 
-def grown(bins, index, values, rule, *, max_depth, n_features=99, subset="node", seed=0, by_row=False, n_jobs=1):
-    """A tree on some columns of ``bins``, and the leaves of all columns if it is deep."""
+def grown(bins, index, values, rule, *, max_depth, n_features=99, subset="node", seed=0, by_row=False):
+    """A tree on some columns of ``bins``, and the leaves of all columns."""
     rows = np.ascontiguousarray(bins.T) if by_row else np.empty((0, 0), np.uint8)
-    return grow(
-        BinnedData(bins, np.zeros(len(bins)), np.ones(len(bins)), n_jobs, rows),
-        index.astype(np.uint32),
-        values,
-        rule=rule,
-        settings=BoostingSettings(max_depth, n_features, subset, trimming=0.0, early_stopping=False),
-        seed=np.uint64(seed),
-        workspace=Workspace(bins.shape[1], values.dtype),
-    )
+    settings = BoostingSettings(max_depth, n_features, SUBSETS.index(subset), trimming=0.0, early_stopping=False)
+    memory = make_workspace(bins, settings, values.dtype)
+    value_type = np.float64 if isinstance(rule, NewtonRule) else np.int8
+    size = largest_tree(max_depth, len(index))
+    tables = NodeTables(*(np.full(size, 77, each) for each in (np.uint32, np.uint8, np.uint32, np.int64, value_type)))
+    n_nodes = grow(bins, rows, index.astype(np.uint32), values, settings, np.uint64(seed), memory, tables, rule)
+    return NodeTables(*(table[:n_nodes] for table in tables)), memory.leaves
 
 
 def sign_tree(bins, index, signed, *, min_points, **settings):
     """A tree with sign leaves, on labels x weights."""
-    return grown(bins, index, signed, sign_rule(min_points), **settings)[0]
+    return grown(bins, index, signed, SignRule(min_points), **settings)[0]
 
 
 def newton_tree(bins, index, g, h, *, regularisation, min_hessian, **settings):
     """A tree with Newton leaves, on gradients and curvatures in fixed point."""
-    rule = newton_rule(regularisation, min_hessian, scale=SCALE)
+    rule = newton_rule(regularisation, min_hessian, float(SCALE))
     return grown(bins, index, packed(g, h // 2), rule, **settings)[0]
 
 
 def encoder_of(tree, n_features, *, weights=(1,)):
     """An encoder of one tree with sign leaves, whose features are bins."""
     binning = {"low": np.zeros(n_features), "scale": np.ones(n_features)}
-    return Trees(weights=np.array(weights, np.int16), **binning, **join_trees([tree])._asdict())
+    pointers = np.array([0, 1], np.int32), np.array([0, len(tree.child)], np.int32)
+    forest = Forest(*pointers, tree.feature, tree.threshold, tree.child, tree.value)
+    return Trees(weights=np.array(weights, np.int16), **binning, **forest._asdict())
 
 
 def problem(seed, n=80, d=4):

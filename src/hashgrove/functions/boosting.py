@@ -15,7 +15,7 @@ from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneO
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
 from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
-from hashgrove.trees.boosting import BoostingSettings
+from hashgrove.trees.boosting import SUBSETS, BoostingSettings
 from hashgrove.trees.logistic import logistic_boosting
 
 __all__ = ["BoostedTrees"]
@@ -101,7 +101,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "n_trees": Integer(1, 4096),
         "max_depth": Integer(1, 64),
         "features_per_node": Integer(1, or_none=True),
-        "subset": OneOf(("node", "level", "tree")),
+        "subset": OneOf(SUBSETS),
         "trimming": Number(low=0, below=1),
         "min_points": Integer(0, 2**31),
         "leaves": OneOf(("sign", "newton")),
@@ -232,7 +232,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         settings = BoostingSettings(
             max_depth=self.max_depth,
             n_features=n_features if self.features_per_node is None else self.features_per_node,
-            subset=self.subset,
+            subset=SUBSETS.index(self.subset),
             trimming=self.trimming,
             early_stopping=self.early_stopping,
         )

@@ -139,8 +139,8 @@ def run_within(seconds: float | None, function: Callable[[], Any], *, stop: Call
         except BaseException as error:
             result.set_exception(error)
 
-    threading.Thread(target=work, name=LIMITED, daemon=True).start()  # it does not keep the process alive
     try:
+        threading.Thread(target=work, name=LIMITED, daemon=True).start()  # it does not keep the process alive
         return result.result(timeout=min(seconds, threading.TIMEOUT_MAX))
     except BaseException:
         stop()

@@ -7,7 +7,8 @@ The room knows arrays only; it imports nothing of the package but ``runtime``. I
 - `hashgrove.trees.splitting`: the best split of each node, for sign leaves and for Newton leaves.
 - `hashgrove.trees.grower`: one tree, level by level.
 - `hashgrove.trees.adaboost`, `hashgrove.trees.logistic`: the two boosters, which grow the trees of one bit;
-  `hashgrove.trees.boosting`: their settings, their memory, and weight trimming.
+  `hashgrove.trees.boosting`: their settings, their memory, and weight trimming. All rounds of a bit are one call of
+  compiled code, on one thread; bits that do not depend on each other are learned on several threads.
 - `hashgrove.trees.prediction`: sums over the trees of each bit, for training rows and for encoding.
 
 `hashgrove.functions.BoostedTrees` is the learner that users see; the encoders are in `hashgrove.encoders.trees`.

@@ -9,10 +9,18 @@ from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.boosting import DROPPED_BITS, BoostingSettings, Workspace, heavy_limit
-from hashgrove.trees.grower import constant_tree, grow
-from hashgrove.trees.prediction import MAX_SUM, Forest, Nodes, compile_votes, join_trees, sum_votes, sums_of_bins
-from hashgrove.trees.splitting import sign_rule
+from hashgrove.trees.boosting import (
+    DROPPED_BITS,
+    BoostingSettings,
+    grow_trees,
+    heavy_limit,
+    largest_tree,
+    make_workspace,
+    tables_from,
+)
+from hashgrove.trees.grower import grow
+from hashgrove.trees.prediction import MAX_SUM, Forest, constant_forest
+from hashgrove.trees.splitting import SignRule
 
 __all__ = ["VotingTrees", "adaboost"]
 
@@ -48,30 +56,15 @@ def adaboost(
     if start is not None:
         w *= np.exp(np.clip(-z * start, -LARGEST_START, LARGEST_START)).astype(np.float32)
         w *= np.float32(n / w.sum(dtype=np.float64))
-    rule, workspace = sign_rule(min_points), Workspace(n, np.int32)
-    trees: list[Nodes] = []
-    alphas: list[float] = []
-    for seed in seeds:
-        index, signed = _trim(w, w.view(np.int32), z, settings.trimming)
-        tree, leaves = grow(data, index, signed, rule=rule, settings=settings, seed=seed, workspace=workspace)
-        is_positive = _evaluate(data, tree) if leaves is None else tree.value[leaves] > 0
-        alpha, wrong = _reweight(z, is_positive, w, margin)
-        if alpha > 0:
-            trees.append(tree)
-            alphas.append(alpha)
-            if settings.early_stopping and wrong == 0:
-                break
-    if trees:
-        return VotingTrees(join_trees(trees), _whole_votes(np.array(alphas)), sum(alphas))
-    heavier = np.array([1 if np.dot(w, z) > 0 else -1], np.int8)  # no tree beats a coin
-    return VotingTrees(join_trees([constant_tree(heavier)]), _whole_votes(np.ones(1)), 1.0 if start is None else 0.0)
-
-
-def _evaluate(data: BinnedData, tree: Nodes) -> NDArray[np.bool_]:
-    """The training rows whose value in the tree is +1, as flags."""
-    n_features, n = data.bins.shape
-    compiled = compile_votes(join_trees([tree]), np.ones(1, np.int16), unit=n, n_features=n_features)
-    return sums_of_bins(sum_votes, data.bins, compiled, n_jobs=data.n_jobs)[0] > 0
+    alphas = np.empty(len(seeds))
+    memory, rule = make_workspace(data.bins, settings, np.int32), SignRule(min_points)
+    arguments = data.bins, data.rows, z, w, margin, settings, seeds, memory, rule, alphas
+    forest = grow_trees(_boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.int8)
+    n_trees = len(forest.tree_ptr) - 1
+    if n_trees:
+        return VotingTrees(forest, _whole_votes(alphas[:n_trees]), sum(alphas[:n_trees].tolist()))
+    heavier = 1 if np.dot(w, z) > 0 else -1  # no tree beats a coin
+    return VotingTrees(constant_forest(heavier), _whole_votes(np.ones(1)), 1.0 if start is None else 0.0)
 
 
 def _whole_votes(alphas: NDArray[np.float64]) -> NDArray[np.int16]:
@@ -80,34 +73,59 @@ def _whole_votes(alphas: NDArray[np.float64]) -> NDArray[np.int16]:
 
 
 @kernel
-def _trim(w, w_bits, y, trimming):
-    """The heaviest examples, which hold 1 - ``trimming`` of the weight: their numbers, and label x weight.
+def _boost(bins, rows, z, w, margin, settings, seeds, memory, rule, alphas, tables, tree_ptr, done, stop):
+    """All rounds of one bit; `hashgrove.trees.boosting.grow_trees` says what the last four arguments are.
 
-    The returned weights are in fixed point: they sum to 2^30. ``w_bits`` is ``w`` viewed as int32. O(n).
+    ``w`` (float32) and ``margin`` (float64) are updated. The weights of the trees that help are written to ``alphas``,
+    and other trees are dropped.
     """
-    n = np.uint64(len(w))
-    limit, total = heavy_limit(w, w_bits, trimming)
-    scale = np.float64(1 << 30) / total
-    index, signed = np.empty(n + np.uint64(1), np.uint32), np.empty(n + np.uint64(1), np.int32)
-    kept = np.uint64(0)
-    for i in range(n):  # without a branch: an example that is not kept is overwritten by the next
-        index[kept] = i
-        signed[kept] = np.int32(np.rint(y[i] * (w[i] * scale)))
-        kept += np.uint64((w_bits[i] >> DROPPED_BITS) >= limit)
-    return index[:kept], signed[:kept]
+    while done[0] < len(seeds) and not stop[0]:
+        n_examples = _trim(w, w.view(np.int32), z, settings.trimming, memory.examples[1], memory.values[1])
+        index, values = memory.examples[1, :n_examples], memory.values[1, :n_examples]
+        n_trees = done[1]
+        start = np.int64(tree_ptr[n_trees])
+        if start + largest_tree(settings.max_depth, n_examples) > len(tables.child):
+            return False
+        tree = tables_from(tables, start)
+        n_nodes = grow(bins, rows, index, values, settings, seeds[done[0]], memory, tree, rule)
+        alpha, wrong = _reweight(z, tree.value, memory.leaves, w, margin)
+        done[0] += 1
+        if alpha > 0:
+            alphas[n_trees], tree_ptr[n_trees + 1], done[1] = alpha, start + n_nodes, n_trees + 1
+            if settings.early_stopping and wrong == 0:
+                break
+    return True
 
 
 @kernel
-def _reweight(y, is_positive, w, margin):
+def _trim(w, w_bits, y, trimming, index, signed):
+    """Write the numbers of the heaviest examples, which hold 1 - ``trimming`` of the weight, and label x weight.
+
+    The weights are written in fixed point: they sum to 2^30. ``w_bits`` is ``w`` viewed as int32. Returns the number of
+    examples; both arrays have room for one more than there are rows. O(n).
+    """
+    limit, total = heavy_limit(w, w_bits, trimming)
+    scale = np.float64(1 << 30) / total
+    kept = np.uint64(0)
+    for i in range(np.uint64(len(w))):  # without a branch: an example that is not kept is overwritten by the next
+        index[kept] = i
+        signed[kept] = np.int32(np.rint(y[i] * (w[i] * scale)))
+        kept += np.uint64((w_bits[i] >> DROPPED_BITS) >= limit)
+    return np.int64(kept)
+
+
+@kernel
+def _reweight(y, values, leaves, w, margin):
     """One step of AdaBoost: returns the tree's weight alpha and the number of examples that the vote now gets wrong.
 
-    ``is_positive`` (bool) says where the tree's value is +1. ``w`` (float32, rescaled to mean 1) and ``margin``
-    (float64), the weighted vote of the trees so far, are updated unless alpha <= 0. O(n).
+    Row i has the value ``values[leaves[i]]`` in the tree. ``w`` (float32, rescaled to mean 1) and ``margin`` (float64),
+    the weighted vote of the trees so far, are updated unless alpha <= 0. O(n).
     """
     n = len(y)
     sums = np.zeros((2, 8), np.float64)  # wrong and right; eight partial sums can be added to in parallel
     for i in range(np.uint64(n)):
-        sums[np.uint64(is_positive[i] == (y[i] > 0)), i % np.uint64(8)] += w[i]
+        is_right = (values[leaves[i]] > 0) == (y[i] > 0)
+        sums[np.uint64(is_right), i % np.uint64(8)] += w[i]
     wrong, right = sums[0].sum(), sums[1].sum()
     # a tree without errors gets the weight of a tree that is wrong on half an example
     alpha = 0.5 * np.log(right / max(wrong, (right + wrong) / (2 * n))) if right > 0 else 0.0
@@ -117,8 +135,8 @@ def _reweight(y, is_positive, w, margin):
     down, up = np.float32(np.exp(-alpha) * rescale), np.float32(np.exp(alpha) * rescale)
     errors = 0
     for i in range(np.uint64(n)):
-        label = y[i] > 0
-        w[i] *= down if is_positive[i] == label else up
-        margin[i] += alpha if is_positive[i] else -alpha
+        label, is_positive = y[i] > 0, values[leaves[i]] > 0
+        w[i] *= down if is_positive == label else up
+        margin[i] += alpha if is_positive else -alpha
         errors += (margin[i] > 0) != label
     return alpha, errors

@@ -6,124 +6,100 @@ which stump is the best one and which value a leaf has.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import prefetch
 from hashgrove.runtime.streams import draw, stream
-from hashgrove.runtime.threads import chunks, run_tasks
-from hashgrove.trees.binning import TILE, BinnedData
-from hashgrove.trees.boosting import BoostingSettings, Workspace
+from hashgrove.trees.binning import TILE
+from hashgrove.trees.boosting import PER_NODE, PER_TREE
 from hashgrove.trees.histogram import LANES, OpenNodes, example_ahead, prefetch_row
-from hashgrove.trees.prediction import MAX_DEPTH_IN_VECTORS, Nodes, walk
-from hashgrove.trees.splitting import SplitRule, best_stumps, choose_groups, leaf_values, may_split
+from hashgrove.trees.prediction import MAX_DEPTH_IN_VECTORS, walk
+from hashgrove.trees.splitting import best_stumps, choose_groups, may_split, write_leaf_values
 
-__all__ = ["constant_tree", "grow"]
+__all__ = ["grow"]
 
 NO_LEAF = np.uint32(2**32 - 1)  # the leaf of a row that is not known yet
-ROWS_PER_CHUNK = 2**14
-
-
-class _Tables(NamedTuple):
-    """The node tables of a growing tree: as in `Nodes`, but with the sum of the values of each node's examples."""
-
-    feature: NDArray[np.uint32]
-    threshold: NDArray[np.uint8]
-    child: NDArray[np.uint32]
-    total: NDArray[np.int64]
-
-
-def constant_tree(value: NDArray[Any]) -> Nodes:
-    """A tree that is a single leaf; ``value`` has shape (1,)."""
-    zero = np.zeros(1, np.uint32)
-    return Nodes(zero, np.zeros(1, np.uint8), zero, value)
-
-
-def grow(
-    data: BinnedData,
-    index: NDArray[np.uint32],
-    values: NDArray[Any],
-    *,
-    rule: SplitRule,
-    settings: BoostingSettings,
-    seed: np.uint64,
-    workspace: Workspace,
-) -> tuple[Nodes, NDArray[np.uint32] | None]:
-    """Grow a tree on some of the rows; returns it, and the leaf of each row if trees of this depth must be walked.
-
-    The examples of a deep tree are divided among its leaves while it grows; so only the other rows are walked through
-    it. Where trees are not deep, vector code finds the leaves as fast, and None is returned.
-
-    Parameters
-    ----------
-    data : BinnedData
-        All training rows.
-    index, values : arrays of shape (m,)
-        The numbers of the examples to use, and their values, as the rule defines them.
-    rule : SplitRule
-        The kind of leaves.
-    settings : BoostingSettings
-    seed : uint64
-        Seed of the features that are drawn.
-    workspace : Workspace
-        For this number of rows and this type of values; may be used for other trees before and after.
-    """
-    leaves = np.full(data.bins.shape[1], NO_LEAF) if settings.max_depth > MAX_DEPTH_IN_VECTORS else None
-    n_columns, subset = len(data.bins), settings.subset
-    capacity = min(2 ** (settings.max_depth + 1) - 1, 2 * len(index) + 1)
-    tables = _Tables(*(np.zeros(capacity, dtype) for dtype in (np.uint32, np.uint8, np.uint32, np.int64)))
-    n_nodes = 1
-    level = OpenNodes(index, values, *_root(values, rule, tables.total))
-    features = draw_features(n_columns, settings.n_features, seed, np.zeros(1, np.int64))
-    histograms = np.empty((0, features.shape[1] // LANES, 0), values.dtype)
-    for depth in range(settings.max_depth):
-        if not len(level.nodes):
-            break
-        is_last = depth + 1 == settings.max_depth
-        if subset != "tree":
-            drawn_for = level.nodes if subset == "node" else np.array([depth])
-            features = draw_features(n_columns, settings.n_features, seed, drawn_for)
-        stumps, histograms = best_stumps(
-            data.bins,
-            data.rows,
-            level,
-            features,
-            histograms,
-            rule,
-            memory=workspace.histograms if subset == "tree" and not is_last else None,
-            n_jobs=data.n_jobs,
-        )
-        chosen = choose_groups(stumps, level.totals, rule)
-        room = workspace.next_level(depth)
-        n_nodes, *fields = _split(data.bins, level, stumps, chosen, is_last, rule, n_nodes, tables, *room)
-        following = OpenNodes(*fields)
-        if leaves is not None:
-            _note_leaves(data.bins, level, tables, following.nodes, leaves)
-        level = following
-    feature, threshold, child = tables.feature[:n_nodes], tables.threshold[:n_nodes], tables.child[:n_nodes]
-    value = leaf_values(tables.total[:n_nodes], rule)
-    value[child > 0] = 0
-    tree = Nodes(feature.copy(), threshold.copy(), child.copy(), value)
-    if leaves is not None:
-        _find_leaves(data, tree, leaves)
-    return tree, leaves
 
 
 @kernel
-def _root(values, rule, totals):
-    """The nodes, starts, totals and parents of the first level: the root, or nothing if the root is a leaf."""
-    total, positive = np.int64(0), 0
+def grow(bins, rows, index, values, settings, seed, memory, tree, rule):
+    """Grow a tree on some of the rows; returns the number of its nodes. Writes each row's leaf to ``memory.leaves``.
+
+    The examples of a deep tree are divided among its leaves while it grows; so only the other rows are walked through
+    it. Where trees are not deep, vector code finds the leaves of all rows as fast.
+
+    Parameters
+    ----------
+    bins, rows : uint8 arrays
+        All training rows, as in `BinnedData`.
+    index, values : arrays of shape (m,)
+        The numbers of the examples to use, and their values, as the rule defines them.
+    settings : BoostingSettings
+    seed : uint64
+        Seed of the features that are drawn.
+    memory : Workspace
+        For these bins and this type of values; may be used for other trees before and after.
+    tree : NodeTables
+        Where to write the tree, with room for min(2^(max_depth + 1) - 1, 2 m + 1) nodes.
+    rule : SignRule or NewtonRule
+        The kind of leaves.
+    """
+    is_deep = settings.max_depth > MAX_DEPTH_IN_VECTORS
+    if is_deep:
+        memory.leaves[:] = NO_LEAF
+    level = _first_level(index, values, tree, rule)
+    features = draw_features(len(bins), settings.n_features, seed, np.zeros(1, np.int64))
+    histograms, n_nodes = memory.histograms[0, :0], np.int64(1)
+    for depth in range(settings.max_depth):
+        n_open = len(level.nodes)
+        if n_open == 0:
+            break
+        if settings.subset != PER_TREE:
+            drawn_for = level.nodes if settings.subset == PER_NODE else np.full(1, depth)
+            features = draw_features(len(bins), settings.n_features, seed, drawn_for)
+        is_last = depth + 1 == settings.max_depth
+        n_kept = 0 if is_last or n_open > memory.histograms.shape[1] else n_open
+        kept = memory.histograms[depth % 2, :n_kept]
+        stumps = best_stumps(bins, rows, level, features, histograms, kept, rule)
+        chosen = choose_groups(stumps.gains, level.totals, rule)
+        n_nodes, following = _split(bins, level, stumps, chosen, is_last, n_nodes, tree, memory, depth % 2, rule)
+        if is_deep:
+            _note_leaves(bins, level, tree, following.nodes, memory.leaves)
+        level, histograms = following, kept
+    _finish(tree, n_nodes, rule)
+    _find_leaves(bins, rows, settings.max_depth, tree, n_nodes, memory)
+    return n_nodes
+
+
+@kernel
+def _finish(tree, n_nodes, rule):
+    """Write the values of the leaves, and 0 for inner nodes."""
+    write_leaf_values(tree.total[:n_nodes], tree.value[:n_nodes], rule)
+    for node in range(n_nodes):
+        if tree.child[node] > 0:
+            tree.value[node] = 0
+
+
+@kernel
+def _write_leaf(tree, node, total):
+    """Make a node a leaf whose examples' values have this sum."""
+    tree.feature[node], tree.threshold[node], tree.child[node], tree.total[node] = 0, 0, 0, total
+
+
+@kernel
+def _first_level(index, values, tree, rule):
+    """The first level: the root, or no node if the root is a leaf."""
+    total, positive = np.int64(0), np.int64(0)
     for t in range(len(values)):
         total += values[t]
         positive += values[t] > 0
-    totals[0] = total
-    n_open = 1 if may_split(rule, len(values), positive, total) else 0
+    _write_leaf(tree, np.int64(0), total)
+    n_open = 1 if may_split(len(values), positive, total, rule) else 0
     starts = np.zeros(n_open + 1, np.int64)
     starts[n_open] = len(values) * n_open
-    return np.zeros(n_open, np.int64), starts, np.full(n_open, total), np.zeros(n_open, np.int64)
+    return OpenNodes(index, values, np.zeros(n_open, np.int64), starts, np.full(n_open, total),
+                     np.zeros(n_open, np.int64))  # fmt: skip
 
 
 @kernel
@@ -144,11 +120,12 @@ def draw_features(n_features, k, seed, nodes):
 
 
 @kernel
-def _split(bins, level, stumps, chosen, is_last, rule, n_nodes, tree, examples, values, right_examples, right_values):
-    """Split nodes by their chosen stumps; returns the number of nodes and the fields of the next `OpenNodes`.
+def _split(bins, level, stumps, chosen, is_last, n_nodes, tree, memory, half, rule):
+    """Split nodes by their chosen stumps; returns the number of nodes, and the next level.
 
-    The last four arrays are those of `Workspace.next_level`. Nodes of the last level get no examples.
+    The next level is in this half of ``memory``. Nodes of the last level get no examples.
     """
+    examples, values = memory.examples[half], memory.values[half]
     n_open = len(level.nodes)
     nodes, parents = np.empty(2 * n_open, np.int64), np.empty(2 * n_open, np.int64)
     starts, totals = np.zeros(2 * n_open + 1, np.int64), np.empty(2 * n_open, np.int64)
@@ -165,22 +142,23 @@ def _split(bins, level, stumps, chosen, is_last, rule, n_nodes, tree, examples, 
             part = slice(level.starts[k], level.starts[k + 1])
             sizes, positives = _partition(
                 bins[feature], level.examples[part], level.values[part], threshold,
-                examples[filled:], values[filled:], right_examples, right_values,
+                examples[filled:], values[filled:], memory.right_examples, memory.right_values,
             )  # fmt: skip
         for side in range(2):
             size, total = sizes[side], side_totals[side]
-            tree.total[n_nodes] = total
-            if not is_last and may_split(rule, size, positives[side], total):
+            _write_leaf(tree, n_nodes, total)
+            if not is_last and may_split(size, positives[side], total, rule):
                 if side == 1:
-                    examples[filled : filled + size] = right_examples[:size]
-                    values[filled : filled + size] = right_values[:size]
+                    for t in range(np.uint64(size)):  # (numba compiles 1.5 s longer for an assignment of slices)
+                        examples[np.uint64(filled) + t] = memory.right_examples[t]
+                        values[np.uint64(filled) + t] = memory.right_values[t]
                 nodes[opened], totals[opened], parents[opened] = n_nodes, total, k
                 opened += 1
                 filled += size
                 starts[opened] = filled
             n_nodes += 1
     starts, totals, parents = starts[: opened + 1], totals[:opened], parents[:opened]
-    return n_nodes, examples[:filled], values[:filled], nodes[:opened], starts, totals, parents
+    return n_nodes, OpenNodes(examples[:filled], values[:filled], nodes[:opened], starts, totals, parents)
 
 
 @kernel
@@ -229,29 +207,61 @@ def _note_leaves(bins, level, tree, opened, leaves):
                 leaves[examples[t]] = left + (feature_bins[examples[t]] > limit)
 
 
-def _find_leaves(data: BinnedData, tree: Nodes, leaves: NDArray[np.uint32]) -> None:
-    """Replace each NO_LEAF in ``leaves`` by the number of the leaf that the row reaches."""
-    bins, rows = data.bins, data.rows  # in ``rows``, if there are any, the bins of a row are side by side
-    layout = (rows.reshape(-1), 1, rows.shape[1]) if len(rows) else (bins.reshape(-1), bins.shape[1], 1)
-    arguments = *layout, tree.feature, tree.threshold, tree.child, leaves
-    run_tasks(
-        _find_leaves_of, [(*arguments, *part) for part in chunks(len(leaves), ROWS_PER_CHUNK)], n_jobs=data.n_jobs
-    )
+@kernel
+def _find_leaves(bins, rows, max_depth, tree, n_nodes, memory):
+    """Write the leaf of each row; of a deep tree, only where it is NO_LEAF."""
+    feature, threshold, child = tree.feature[:n_nodes], tree.threshold[:n_nodes], tree.child[:n_nodes]
+    if max_depth <= MAX_DEPTH_IN_VECTORS:
+        _walk_in_vectors(bins, feature, threshold, child, memory.leaves)
+    elif len(rows) > 0:  # there the bins of a row are side by side
+        _walk_others(rows.reshape(-1), np.int64(1), rows.shape[1], feature, threshold, child, memory.leaves)
+    else:
+        _walk_others(bins.reshape(-1), bins.shape[1], np.int64(1), feature, threshold, child, memory.leaves)
 
 
 @kernel
-def _find_leaves_of(flat, unit, step, feature, threshold, child, leaves, first, last):
-    """The same for the rows [first, last); the bin of feature j in row i is ``flat[j * unit + i * step]``."""
+def _walk_in_vectors(bins, feature, threshold, child, leaves):
+    """Write the leaf of each row, for a tree with at most 255 nodes: O(nodes) per row, in vectors of rows.
+
+    The children of a node come after it, so that one pass over the nodes takes 64 rows to their leaves.
+    """
+    n = bins.shape[1]
+    reached = np.empty(TILE, np.uint8)
+    for first in range(0, n, TILE):
+        size = np.uint64(min(TILE, n - first))
+        reached[:] = 0
+        for node in range(len(child)):
+            if child[node] > 0:
+                column = bins[feature[node], first : first + TILE]
+                here, left, right, limit = (
+                    np.uint8(node),
+                    np.uint8(child[node]),
+                    np.uint8(child[node] + 1),
+                    threshold[node],
+                )
+                for i in range(size):
+                    following = right if column[i] > limit else left
+                    reached[i] = following if reached[i] == here else reached[i]
+        for i in range(size):
+            leaves[np.uint64(first) + i] = reached[i]
+
+
+@kernel
+def _walk_others(flat, unit, step, feature, threshold, child, leaves):
+    """Replace each NO_LEAF in ``leaves`` by the leaf that the row reaches.
+
+    The bin of feature j in row i is ``flat[j * unit + i * step]``.
+    """
     others, places, nodes = np.empty(TILE, np.int64), np.empty(TILE, np.uint64), np.empty(TILE, np.uint64)
     n_others = 0
-    for i in range(first, last):
-        ahead = min(i + 2 * TILE, last - 1)
+    for i in range(len(leaves)):
+        ahead = min(i + 2 * TILE, len(leaves) - 1)
         if unit == 1 and leaves[ahead] == NO_LEAF:
             prefetch_row(flat, np.uint64(step), ahead)
         if leaves[i] == NO_LEAF:
             others[n_others], places[n_others] = i, i * step
             n_others += 1
-        if n_others == TILE or i == last - 1:
+        if n_others == TILE or i == len(leaves) - 1:
             walk(flat, np.uint64(unit), places[:n_others], np.uint64(0), feature, threshold, child, nodes)
             for t in range(n_others):
                 leaves[others[t]] = nodes[t]

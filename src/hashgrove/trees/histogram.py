@@ -27,7 +27,6 @@ __all__ = [
     "HISTOGRAM",
     "LANES",
     "SMALL",
-    "HistogramMemory",
     "OpenNodes",
     "example_ahead",
     "fill_histogram",
@@ -41,7 +40,6 @@ __all__ = [
 
 LANES = 8  # features that share one pass over the examples and one histogram
 HISTOGRAM = 256 * LANES  # entries of a histogram: 256 bins for each of these features
-KEPT_BYTES = 2**26  # largest size of the histograms that are kept for the next level
 SMALL = 16  # examples; from here on a histogram is as fast as comparing the examples with each other
 CACHE_LINE = 64  # bytes
 EXAMPLES_AHEAD = 24  # examples between the one whose bin is read and the one whose bin is prefetched
@@ -62,26 +60,6 @@ class OpenNodes(NamedTuple):
     starts: NDArray[np.int64]
     totals: NDArray[np.int64]
     parents: NDArray[np.int64]
-
-
-class HistogramMemory:
-    """Memory for the histograms of a level and of the one before it, reused by all levels and trees of a bit."""
-
-    def __init__(self) -> None:
-        self._buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
-
-    def next_level(self, n_nodes: int, n_groups: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """An array of shape (n_nodes, n_groups, HISTOGRAM), or without nodes if it would be larger than KEPT_BYTES.
-
-        The array of the level before the last one becomes invalid.
-        """
-        size = n_nodes * n_groups * HISTOGRAM * dtype.itemsize
-        if size > KEPT_BYTES:
-            return np.empty((0, n_groups, HISTOGRAM), dtype)
-        self._buffers.reverse()
-        if len(self._buffers[0]) < size:
-            self._buffers[0] = np.empty(size, np.uint8)
-        return self._buffers[0][:size].view(dtype).reshape(n_nodes, n_groups, HISTOGRAM)
 
 
 @kernel

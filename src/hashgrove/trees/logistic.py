@@ -14,26 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.trees.binning import BinnedData
-from hashgrove.trees.boosting import DROPPED_BITS, BoostingSettings, Workspace, heavy_limit
-from hashgrove.trees.grower import constant_tree, grow
-from hashgrove.trees.prediction import (
-    MAX_LEAF,
-    MAX_SUM,
-    Forest,
-    Nodes,
-    compile_leaves,
-    join_trees,
-    sum_leaves,
-    sums_of_bins,
+from hashgrove.trees.boosting import (
+    DROPPED_BITS,
+    BoostingSettings,
+    grow_trees,
+    heavy_limit,
+    largest_tree,
+    make_workspace,
+    tables_from,
 )
+from hashgrove.trees.grower import grow
+from hashgrove.trees.prediction import MAX_LEAF, MAX_SUM, Forest, constant_forest
 from hashgrove.trees.splitting import newton_rule, pack
 
 __all__ = ["AdditiveTrees", "logistic_boosting"]
 
-ROWS_PER_CHUNK = 2**16  # with fewer rows a second thread does not pay
-RADIX = 128  # a digit is a leaf of one byte
 BLOCK = 1024  # rows whose probabilities are computed together
 MASS = float(2**30)  # of the gradients of one round, in fixed point
 LARGEST_POWER = np.float32(60)  # the odds of a row are taken from 2^-60 to 2^60
@@ -63,29 +59,16 @@ def logistic_boosting(
 ) -> AdditiveTrees:
     """Boost trees for one bit, one round per seed. Their scores are added to F, which begins at ``start``, or at 0."""
     if start is None and np.all(z == z[0]):
-        return _in_whole_numbers([constant_tree(np.full(1, float(z[0])))])
+        return _in_whole_numbers(constant_forest(float(z[0])))
     n = len(z)
     w = np.ones(n, np.float32) if weights is None else _of_mean_one(weights)
     F = np.zeros(n, np.float32) if start is None else start.astype(np.float32)
     g, half = np.empty(n, np.float32), np.empty(n, np.float32)
-    _gradients(z, w, F, g, half)
-    workspace = Workspace(n, np.int64)
-    trees: list[Nodes] = []
-    for seed in seeds:
-        scale, index, values = _trim(z, g, g.view(np.int32), half, settings.trimming)
-        if scale == 0:  # every row is certain
-            break
-        rule = newton_rule(regularisation, min_hessian, scale=scale)
-        tree, leaves = grow(data, index, values, rule=rule, settings=settings, seed=seed, workspace=workspace)
-        tree.value[:] *= learning_rate
-        trees.append(tree)
-        digits = _leaf_numbers(data, tree) if leaves is None else leaves[None]
-        arguments = digits, tree.value.astype(np.float32), z, w, F, g, half
-        tasks = [(*arguments, *rows) for rows in chunks(n, ROWS_PER_CHUNK)]
-        wrong = sum(run_tasks(_add_leaves, tasks, n_jobs=data.n_jobs))
-        if settings.early_stopping and wrong == 0:
-            break
-    return _in_whole_numbers(trees or [constant_tree(np.zeros(1))])
+    memory = make_workspace(data.bins, settings, np.int64)
+    rates = float(learning_rate), float(regularisation), float(min_hessian)
+    arguments = data.bins, data.rows, z, w, F, g, half, settings, *rates, seeds, memory
+    forest = grow_trees(_boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.float64)
+    return _in_whole_numbers(forest if len(forest.tree_ptr) > 1 else constant_forest(0.0))
 
 
 def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -102,55 +85,55 @@ def _of_mean_one(weights: NDArray[np.float64]) -> NDArray[np.float32]:
     return (weights * (len(weights) / total)).astype(np.float32)
 
 
-def _in_whole_numbers(trees: list[Nodes]) -> AdditiveTrees:
+def _in_whole_numbers(forest: Forest) -> AdditiveTrees:
     """The trees with leaves in units such that each is within a byte, and every sum of them within 16 bits."""
-    highest = np.array([np.abs(tree.value).max() for tree in trees])
-    room = MAX_SUM - len(trees) / 2  # rounding adds at most half a unit per tree
+    highest = np.maximum.reduceat(np.abs(forest.value), forest.tree_ptr[:-1])
+    room = MAX_SUM - len(highest) / 2  # rounding adds at most half a unit per tree
     unit = max(highest.max() / MAX_LEAF, highest.sum() / room)
     unit = unit if unit > 0 else 1.0
-    return AdditiveTrees(
-        join_trees([tree._replace(value=np.rint(tree.value / unit).astype(np.int8)) for tree in trees]), unit
-    )
-
-
-def _leaf_numbers(data: BinnedData, tree: Nodes) -> NDArray[np.int16]:
-    """The number of each row's leaf in a tree, as digits: shape (n_digits, n), with the lowest digit first.
-
-    Leaves are summed over copies of the tree, one per digit, whose leaves are the digits of the numbers.
-    """
-    digits: list[NDArray[np.int8]] = []
-    numbers = np.arange(len(tree.value))
-    while not digits or numbers.any():
-        digits.append((numbers % RADIX).astype(np.int8))
-        numbers = numbers // RADIX
-    n_features, n = data.bins.shape
-    forest = join_trees([tree._replace(value=digit) for digit in digits], n_bits=len(digits))
-    compiled = compile_leaves(forest, unit=n, n_features=n_features)
-    return sums_of_bins(sum_leaves, data.bins, compiled, n_jobs=data.n_jobs)
+    return AdditiveTrees(forest._replace(value=np.rint(forest.value / unit).astype(np.int8)), unit)
 
 
 @kernel
-def _add_leaves(digits, values, y, w, F, g, half, first, last):
-    """Add the leaves of a tree to F of the rows [first, last), and update their gradients.
+def _boost(
+    bins, rows, z, w, F, g, half, settings, learning_rate, regularisation, min_hessian, seeds, memory,
+    tables, tree_ptr, done, stop,
+):  # fmt: skip
+    """All rounds of one bit; `hashgrove.trees.boosting.grow_trees` says what the last four arguments are.
 
-    ``digits`` is the result of `_leaf_numbers`, or has the numbers themselves as its only row. Returns the number of
-    rows that F now gets wrong.
+    ``F`` is updated; ``g`` and ``half`` are room for the gradients and for half the curvatures. All are float32.
     """
-    rows = slice(first, last)
-    lowest, margins, signs = digits[0, rows], F[rows], y[rows]
-    if len(digits) == 1:
-        for i in range(np.uint64(last - first)):
-            margins[i] += values[np.uint64(lowest[i])]
-    else:
-        for i in range(last - first):
-            number = 0
-            for k in range(len(digits) - 1, -1, -1):
-                number = number * RADIX + digits[k, first + i]
-            margins[i] += values[number]
+    _gradients(z, w, F, g, half)
+    while done[0] < len(seeds) and not stop[0]:
+        scale, n_examples = _trim(z, g, g.view(np.int32), half, settings.trimming, memory.examples[1], memory.values[1])
+        if scale == 0:  # every row is certain
+            break
+        index, values = memory.examples[1, :n_examples], memory.values[1, :n_examples]
+        n_trees = done[1]
+        start = np.int64(tree_ptr[n_trees])
+        if start + largest_tree(settings.max_depth, n_examples) > len(tables.child):
+            return False
+        tree, rule = tables_from(tables, start), newton_rule(regularisation, min_hessian, scale)
+        n_nodes = grow(bins, rows, index, values, settings, seeds[done[0]], memory, tree, rule)
+        tree_ptr[n_trees + 1] = start + n_nodes
+        done[0], done[1] = done[0] + 1, n_trees + 1
+        for node in range(n_nodes):
+            tree.value[node] *= learning_rate
+        wrong = _add_leaves(tree.value[:n_nodes].astype(np.float32), memory.leaves, z, w, F, g, half)
+        if settings.early_stopping and wrong == 0:
+            break
+    return True
+
+
+@kernel
+def _add_leaves(values, leaves, y, w, F, g, half):
+    """Add the value of each row's leaf to F, and update the gradients; returns the number of rows that F gets wrong."""
     wrong = 0
-    for i in range(np.uint64(last - first)):
-        wrong += (margins[i] > 0) != (signs[i] > 0)
-    _gradients(signs, w[rows], margins, g[rows], half[rows])
+    for i in range(np.uint64(len(F))):
+        F[i] += values[leaves[i]]
+    for i in range(np.uint64(len(F))):
+        wrong += (F[i] > 0) != (y[i] > 0)
+    _gradients(y, w, F, g, half)
     return wrong
 
 
@@ -182,19 +165,18 @@ def _gradients(y, w, F, g, half):
 
 
 @kernel
-def _trim(y, g, g_bits, half, trimming):
-    """The examples that hold 1 - ``trimming`` of the mass of ``g``: fixed-point scale, numbers, and values.
+def _trim(y, g, g_bits, half, trimming, index, values):
+    """Write the numbers and the values of the examples that hold 1 - ``trimming`` of the mass of ``g``.
 
-    A value packs the gradient and half the curvature, both in fixed point; |g| sums to 2^30. The scale is 0 if all
-    ``g`` are. O(n).
+    A value packs the gradient and half the curvature, both in fixed point; |g| sums to 2^30. Returns the scale of the
+    fixed point, 0 if all ``g`` are, and the number of examples; both arrays have room for one more than there are rows.
+    O(n).
     """
-    n = np.uint64(len(g))
     limit, total = heavy_limit(g, g_bits, trimming)
     scale = MASS / total if total > 0 else 0.0
-    index, values = np.empty(n + np.uint64(1), np.uint32), np.empty(n + np.uint64(1), np.int64)
     kept = np.uint64(0)
-    for i in range(n):  # without a branch: an example that is not kept is overwritten by the next
+    for i in range(np.uint64(len(g))):  # without a branch: an example that is not kept is overwritten by the next
         index[kept] = i
         values[kept] = pack(np.rint(y[i] * (g[i] * scale)), np.rint(half[i] * scale))
         kept += np.uint64((g_bits[i] >> DROPPED_BITS) >= limit)
-    return scale, index[:kept], values[:kept]
+    return scale, np.int64(kept)

@@ -16,7 +16,7 @@ exact, so they do not depend on the order of the trees, and training rows get th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,10 +36,9 @@ __all__ = [
     "MAX_LEAF",
     "MAX_SUM",
     "Forest",
-    "Nodes",
     "compile_leaves",
     "compile_votes",
-    "join_trees",
+    "constant_forest",
     "sum_leaves",
     "sum_votes",
     "sums_of_bins",
@@ -57,15 +56,6 @@ VISITS_PER_CHUNK = 2**20  # rows x trees; with fewer a second thread does not pa
 BYTE, WORD = ir.IntType(8), ir.IntType(64)
 BYTES = ir.VectorType(BYTE, TILE)
 PAIRS = ir.VectorType(ir.IntType(16), TILE // 2)  # the same vector, as pairs of rows
-
-
-class Nodes(NamedTuple):
-    """The node tables of one tree; `Forest` says what they mean."""
-
-    feature: NDArray[np.uint32]
-    threshold: NDArray[np.uint8]
-    child: NDArray[np.uint32]
-    value: NDArray[Any]
 
 
 class Forest(NamedTuple):
@@ -93,14 +83,11 @@ class Forest(NamedTuple):
     value: NDArray[np.int8]
 
 
-def join_trees(trees: Sequence[Nodes], *, n_bits: int = 1) -> Forest:
-    """The tables of several trees, which are divided evenly among the bits."""
-    sizes = [len(tree.value) for tree in trees]
-    return Forest(
-        (np.arange(n_bits + 1) * (len(trees) // n_bits)).astype(np.int32),
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-        *(np.concatenate(tables) for tables in zip(*trees, strict=True)),
-    )
+def constant_forest(value: float) -> Forest:
+    """One bit with one tree that is a single leaf; the type of its value is that of ``value``."""
+    one, zero = np.array([0, 1], np.int32), np.zeros(1, np.uint32)
+    dtype = np.float64 if isinstance(value, float) else np.int8
+    return Forest(one, one, zero, np.zeros(1, np.uint8), zero, np.array([value], dtype))
 
 
 def sums_of_bins(

@@ -11,29 +11,40 @@ G / (H + regularisation) gains G^2 / (H + regularisation), so the best stump has
 The value of an example holds both in fixed point, int64: `pack` and `unpack` alone know how.
 
 A stump is searched for each item, a (node, group of eight features) or a (pair of siblings, group), since the histogram
-of the larger sibling is that of their parent minus that of the smaller one. Threads share the items of a level.
+of the larger sibling is that of their parent minus that of the smaller one.
+
+The type of the rule, `SignRule` or `NewtonRule`, says which leaves a tree has. Four functions for kernels have a
+version for each, of which only the one that is used is compiled:
+
+- ``best_stumps(bins, rows, level, features, histograms, kept, rule)``: the best `Stumps` of all nodes of a level.
+  ``bins`` and ``rows`` are those of `hashgrove.trees.binning.BinnedData`. ``features``, uint32 (n_nodes, width) or
+  (1, width), has the features to try at each node, or at all nodes; the width is a multiple of LANES. ``histograms``
+  (n_parents, n_groups, HISTOGRAM) are those of the previous level if it had the same features, otherwise empty.
+  Those of this level are written to ``kept`` (n_nodes, n_groups, HISTOGRAM) unless it is empty.
+- ``choose_groups(gains, totals, rule)``: the group of features with the best stump of each node, or -1 if a single leaf
+  is as good.
+- ``may_split(n, n_positive, total, rule)``: whether a node with ``n`` examples, ``n_positive`` positive values and this
+  sum of values may be split.
+- ``write_leaf_values(totals, values, rule)``: the values of leaves whose examples' values have these sums.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import pointer
-from hashgrove.runtime.threads import available_threads, run_tasks
 from hashgrove.trees.histogram import (
     HISTOGRAM,
     LANES,
-    HistogramMemory,
-    OpenNodes,
     fill_histogram,
     gathered_bins,
     is_small,
@@ -43,20 +54,18 @@ from hashgrove.trees.histogram import (
 )
 
 __all__ = [
-    "SplitRule",
+    "NewtonRule",
+    "SignRule",
     "Stumps",
     "best_stumps",
     "choose_groups",
-    "leaf_values",
     "may_split",
     "newton_rule",
     "pack",
-    "sign_rule",
     "unpack",
+    "write_leaf_values",
 ]
 
-ADDITIONS_PER_TASK = 60_000  # with fewer additions (examples x features) a second thread does not pay
-SEARCH_COST = 512  # to search the histograms of a family takes as long as to add so many examples
 MAX_STEP = 4.0  # the largest step of a leaf, in half log-odds, before the learning rate
 TINY = 1e-30  # instead of a division by zero
 BLOCK = 64  # gains that are compared with the largest one at once
@@ -64,22 +73,22 @@ NOISE = 1e-9  # gains that differ by this share are equal: the rest is rounding
 LOW_HALF = 2**32 - 1
 
 
-class SplitRule(NamedTuple):
-    """The kind of leaves, and what a node needs in order to be split. `sign_rule` and `newton_rule` make one.
+class SignRule(NamedTuple):
+    """Leaves -1 and +1; a node with at most ``min_points`` examples of either class is a leaf."""
+
+    min_points: int
+
+
+class NewtonRule(NamedTuple):
+    """Leaves that are Newton steps. `newton_rule` makes one.
 
     Attributes
     ----------
-    newton : bool
-        Whether leaves are Newton steps; otherwise they are signs.
-    min_points : int
-        Sign leaves: a node with at most this many examples of either class is a leaf.
     regularisation, min_half : float
-        Newton leaves: half of what is added to the sum of curvatures of a leaf, and half of the smallest sum of
-        curvatures of a leaf, both in the fixed point of the values.
+        Half of what is added to the sum of curvatures of a leaf, and half of the smallest sum of curvatures of a leaf,
+        both in the fixed point of the values.
     """
 
-    newton: bool
-    min_points: int
     regularisation: float
     min_half: float
 
@@ -93,16 +102,23 @@ class Stumps(NamedTuple):
     lefts: NDArray[np.int64]
 
 
-def sign_rule(min_points: int) -> SplitRule:
-    """Leaves -1 and +1; a node with at most ``min_points`` examples of either class is a leaf."""
-    return SplitRule(newton=False, min_points=min_points, regularisation=0.0, min_half=0.0)
-
-
-def newton_rule(regularisation: float, min_hessian: float, *, scale: float) -> SplitRule:
+@kernel
+def newton_rule(regularisation, min_hessian, scale):
     """Newton steps, for values in fixed point with this ``scale``; no leaf has a curvature below ``min_hessian``."""
-    return SplitRule(
-        newton=True, min_points=0, regularisation=regularisation * scale / 2, min_half=min_hessian * scale / 2
-    )
+    return NewtonRule(regularisation * scale / 2, min_hessian * scale / 2)
+
+
+def _by_rule(for_sign_leaves: Any, for_newton_leaves: Any) -> Callable[..., Any]:
+    """A function for kernels that is one of two kernels, as the type of its last argument, the rule, says."""
+
+    def call(*arguments: Any) -> Any:
+        return (for_newton_leaves if isinstance(arguments[-1], NewtonRule) else for_sign_leaves)(*arguments)
+
+    @overload(call, strict=False, jit_options={"error_model": "numpy"})  # type: ignore[untyped-decorator, unused-ignore]
+    def choose(*arguments: Any) -> Any:
+        return (for_newton_leaves if arguments[-1].instance_class is NewtonRule else for_sign_leaves).py_func
+
+    return call
 
 
 @kernel
@@ -125,114 +141,40 @@ def unpack(total):
 
 
 @kernel
-def may_split(rule, n, n_positive, total):
-    """Whether a node with ``n`` examples, ``n_positive`` positive values and this sum of values may be split.
-
-    With Newton leaves the curvature must be enough for two leaves.
-    """
-    if rule.newton:
-        return unpack(total)[1] >= 2 * rule.min_half
+def _may_split_sign(n, n_positive, total, rule):
     return min(n_positive, n - n_positive) > rule.min_points
 
 
-def leaf_values(totals: NDArray[np.int64], rule: SplitRule) -> NDArray[Any]:
-    """The values of leaves whose examples' values have these sums: signs as int8, Newton steps as float64."""
-    if rule.newton:
-        return _newton_steps(totals, rule.regularisation)
-    return np.where(totals > 0, 1, -1).astype(np.int8)
-
-
-def best_stumps(
-    bins: NDArray[np.uint8],
-    rows: NDArray[np.uint8],
-    level: OpenNodes,
-    features: NDArray[np.uint32],
-    histograms: NDArray[Any],
-    rule: SplitRule,
-    *,
-    memory: HistogramMemory | None,
-    n_jobs: int | None = None,
-) -> tuple[Stumps, NDArray[Any]]:
-    """The best stumps of all nodes of a level, and the histograms of the level if they are kept.
-
-    Parameters
-    ----------
-    bins : uint8 array of shape (n_features, n)
-        The binned features, one row per feature.
-    rows : uint8 array of shape (n, n_features) or (0, 0)
-        The same, one row per example, to read those of small nodes from.
-    level : OpenNodes
-    features : uint32 array of shape (n_nodes, width) or (1, width)
-        The features to try at each node, or at all nodes; the width is a multiple of LANES.
-    histograms : array of shape (n_parents, n_groups, HISTOGRAM)
-        The histograms of the previous level if it had the same features, otherwise an empty array.
-    rule : SplitRule
-    memory : HistogramMemory or None
-        Where the histograms of this level are kept, unless they are too large; None if they are not needed.
-    """
-    n_nodes, n_groups = len(level.nodes), features.shape[1] // LANES
-    dtypes = np.float64 if rule.newton else np.int64, np.uint32, np.uint8, np.int64
-    stumps = Stumps(*(np.empty((n_nodes, n_groups), dtype) for dtype in dtypes))
-    kept = np.empty((0, n_groups, HISTOGRAM), level.values.dtype)
-    if memory is not None:
-        kept = memory.next_level(n_nodes, n_groups, level.values.dtype)
-    families, costs = _families(level.starts, level.parents, len(histograms) > 0)
-    search = _search_newton if rule.newton else _search_sign
-    arguments = bins, rows, level, features, families, histograms, kept, rule, stumps
-    n_threads = available_threads(n_jobs)
-    if n_threads == 1 or costs.sum() * features.shape[1] < ADDITIONS_PER_TASK:
-        search(*arguments, 0, (len(families) - 1) * n_groups)
-    else:
-        cuts = _equal_shares(costs, n_groups, len(features) == 1, n_threads)
-        run_tasks(search, [(*arguments, a, b) for a, b in pairwise(cuts.tolist()) if a < b], n_jobs=n_threads)
-    return stumps, kept
-
-
-def choose_groups(stumps: Stumps, totals: NDArray[np.int64], rule: SplitRule) -> NDArray[np.int64]:
-    """The group of features with the best stump of each node, or -1 if a single leaf is as good."""
-    if rule.newton:
-        return _choose_newton(stumps.gains, totals, rule.regularisation)
-    return _choose_sign(stumps.gains, totals)
+@kernel
+def _may_split_newton(n, n_positive, total, rule):
+    return unpack(total)[1] >= 2 * rule.min_half  # enough curvature for two leaves
 
 
 @kernel
-def _equal_shares(costs, n_groups, shared, n_shares):
-    """Divide the items of a level, in the order of `_nodes_of_item`, into shares of about equal work; returns the cuts.
-
-    ``costs`` has the examples to visit for each family. Share s has the items from cuts[s] to cuts[s + 1].
-    """
-    n_families = len(costs)
-    n_items, total = n_families * n_groups, (costs.sum() + SEARCH_COST * n_families) * n_groups
-    cuts = np.full(n_shares + 1, n_items, np.int64)
-    done, share = np.int64(0), 0
-    for item in range(n_items):
-        while done * n_shares >= total * share:
-            cuts[share] = item
-            share += 1
-        done += costs[item % n_families if shared else item // n_groups] + SEARCH_COST
-    return cuts
+def _empty_stumps(level, features):
+    """Stumps that are not yet known, one for each node and group of features."""
+    shape = len(level.nodes), features.shape[1] // LANES
+    return Stumps(
+        np.empty(shape, np.float64), np.empty(shape, np.uint32), np.empty(shape, np.uint8), np.empty(shape, np.int64)
+    )
 
 
 @kernel
-def _families(starts, parents, subtract):
-    """Group the nodes into families, which are searched together, and count the examples to visit for each family.
+def _families(parents, subtract):
+    """Group the nodes into families, which are searched together.
 
     Family f has the nodes from families[f] to families[f + 1]: two siblings if the histogram of their parent is kept
     (``subtract``), otherwise one node.
     """
     n_nodes = len(parents)
-    families, costs = np.zeros(n_nodes + 1, np.int64), np.zeros(n_nodes, np.int64)
+    families = np.zeros(n_nodes + 1, np.int64)
     n = k = 0
     while k < n_nodes:
-        size = starts[k + 1] - starts[k]
-        if subtract and k + 1 < n_nodes and parents[k + 1] == parents[k]:
-            size = min(size, starts[k + 2] - starts[k + 1])
-            k += 1
-        k += 1
-        costs[n] = size
+        has_sibling = subtract and k + 1 < n_nodes and parents[k + 1] == parents[k]
+        k += 2 if has_sibling else 1
         n += 1
         families[n] = k
-    return families[: n + 1], costs[:n]
+    return families[: n + 1]
 
 
 @kernel
@@ -256,6 +198,13 @@ def _nodes_of_item(level, features, families, item):
 
 
 @kernel
+def _subtract(of_parent, of_node, of_sibling):
+    """Write the histogram of a node's sibling."""
+    for i in range(HISTOGRAM):
+        of_sibling[i] = of_parent[i] - of_node[i]
+
+
+@kernel
 def _write_stump(stumps, node, group, gain, feature, threshold, left):
     stumps.gains[node, group] = gain
     stumps.features[node, group] = feature
@@ -264,11 +213,12 @@ def _write_stump(stumps, node, group, gain, feature, threshold, left):
 
 
 @kernel
-def _search_sign(bins, rows, level, features, families, histograms, kept, rule, stumps, first, last):
-    """Write the best stumps of the items [first, last). O((examples visited + 256) x LANES) per item."""
+def _best_sign_stumps(bins, rows, level, features, histograms, kept, rule):
+    """`best_stumps` for sign leaves. O((examples visited + 256) x LANES) per item."""
     pair, scratch, small = np.empty((2, HISTOGRAM), np.int32), np.empty(2 * LANES, np.int32), small_scratch(level)
     room, current = room_for_gathered(rows, level, features), np.full(1, -1)
-    for item in range(first, last):
+    stumps, families = _empty_stumps(level, features), _families(level.parents, len(histograms) > 0)
+    for item in range((len(families) - 1) * (features.shape[1] // LANES)):
         node, sibling, group, lanes = _nodes_of_item(level, features, families, item)
         gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
@@ -280,8 +230,9 @@ def _search_sign(bins, rows, level, features, families, histograms, kept, rule, 
         _best_sign_of_group(histogram, lanes, level.totals, node, group, scratch, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
-            of_sibling[:] = histograms[level.parents[node], group] - histogram
+            _subtract(histograms[level.parents[node], group], histogram, of_sibling)
             _best_sign_of_group(of_sibling, lanes, level.totals, sibling, group, scratch, stumps)
+    return stumps
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -356,7 +307,7 @@ def _best_sign_of_small(small, n, lanes, totals, node, group, stumps):
 
 
 @kernel
-def _choose_sign(gains, totals):
+def _choose_sign(gains, totals, rule):
     """The best group of each node, or -1 if its gain is |S|, that of a stump with nothing on one side."""
     chosen = np.empty(len(totals), np.int64)
     for k in range(len(totals)):
@@ -366,15 +317,16 @@ def _choose_sign(gains, totals):
 
 
 @kernel
-def _search_newton(bins, rows, level, features, families, histograms, kept, rule, stumps, first, last):
-    """Write the best stumps of the items [first, last). O((examples visited + 256) x LANES) per item.
+def _best_newton_stumps(bins, rows, level, features, histograms, kept, rule):
+    """`best_stumps` for Newton leaves. O((examples visited + 256) x LANES) per item.
 
     Ties go to the lowest threshold, and then to the first feature. The gain is 0 if no stump leaves enough curvature on
     both sides.
     """
     pair, gains, small = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), small_scratch(level)
     room, current = room_for_gathered(rows, level, features), np.full(1, -1)
-    for item in range(first, last):
+    stumps, families = _empty_stumps(level, features), _families(level.parents, len(histograms) > 0)
+    for item in range((len(families) - 1) * (features.shape[1] // LANES)):
         node, sibling, group, lanes = _nodes_of_item(level, features, families, item)
         gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
@@ -386,8 +338,9 @@ def _search_newton(bins, rows, level, features, families, histograms, kept, rule
         _best_newton_of_group(sums, lanes, level.totals, node, group, rule, gains, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
-            of_sibling[:] = histograms[level.parents[node], group] - sums
+            _subtract(histograms[level.parents[node], group], sums, of_sibling)
             _best_newton_of_group(of_sibling, lanes, level.totals, sibling, group, rule, gains, stumps)
+    return stumps
 
 
 @kernel
@@ -507,12 +460,12 @@ def _best_newton_of_small(small, n, lanes, totals, node, group, rule, gains, stu
 
 
 @kernel
-def _choose_newton(gains, totals, regularisation):
+def _choose_newton(gains, totals, rule):
     """The best group of each node, or -1 if its gain is not above that of the node as a leaf."""
     chosen = np.empty(len(totals), np.int64)
     for k in range(len(totals)):
         group = np.argmax(gains[k])
-        chosen[k] = group if gains[k, group] > _gain_alone(totals[k], regularisation) * (1 + NOISE) else -1
+        chosen[k] = group if gains[k, group] > _gain_alone(totals[k], rule.regularisation) * (1 + NOISE) else -1
     return chosen
 
 
@@ -524,10 +477,21 @@ def _gain_alone(total, regularisation):
 
 
 @kernel
-def _newton_steps(totals, regularisation):
-    """The Newton steps of leaves whose examples have these sums, at most MAX_STEP. O(leaves)."""
-    steps = np.empty(len(totals), np.float64)
+def _write_signs(totals, values, rule):
+    """Write the signs of leaves whose examples' values have these sums, int8."""
+    for k in range(len(totals)):
+        values[k] = 1 if totals[k] > 0 else -1
+
+
+@kernel
+def _write_newton_steps(totals, values, rule):
+    """Write the Newton steps of leaves whose examples' values have these sums, float64, at most MAX_STEP."""
     for k in range(len(totals)):
         gradient, half = unpack(totals[k])
-        steps[k] = min(max(gradient / max(2 * (half + regularisation), TINY), -MAX_STEP), MAX_STEP)
-    return steps
+        values[k] = min(max(gradient / max(2 * (half + rule.regularisation), TINY), -MAX_STEP), MAX_STEP)
+
+
+best_stumps = _by_rule(_best_sign_stumps, _best_newton_stumps)
+may_split = _by_rule(_may_split_sign, _may_split_newton)
+choose_groups = _by_rule(_choose_sign, _choose_newton)
+write_leaf_values = _by_rule(_write_signs, _write_newton_steps)

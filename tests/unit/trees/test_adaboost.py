@@ -14,7 +14,9 @@ from hashgrove.trees.adaboost import _trim
 def test_trimming_keeps_the_heaviest(trimming):
     w = np.random.default_rng(0).lognormal(sigma=2, size=500).astype(np.float32)
     y = np.random.default_rng(1).choice([-1, 1], 500).astype(np.int8)
-    index, signed = _trim(w, w.view(np.int32), y, trimming)
+    index, signed = np.empty(501, np.uint32), np.empty(501, np.int32)
+    kept = _trim(w, w.view(np.int32), y, trimming, index, signed)
+    index, signed = index[:kept], signed[:kept]
     assert index.tolist() == (naive.trimmed(w, trimming) if trimming else list(range(500)))
     assert w[index].sum() >= (1 - trimming) * w.sum() * (1 - 1e-5)
     assert (np.sign(signed) == y[index])[np.abs(signed) > 0].all()

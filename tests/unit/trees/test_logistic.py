@@ -43,7 +43,9 @@ def test_packed_values(trimming):
     g = rng.lognormal(sigma=2, size=500).astype(np.float32)
     half = (g * rng.random(500)).astype(np.float32)
     y = rng.choice([-1, 1], 500).astype(np.int8)
-    scale, index, values = _trim(y, g, g.view(np.int32), half, trimming)
+    index, values = np.empty(501, np.uint32), np.empty(501, np.int64)
+    scale, kept = _trim(y, g, g.view(np.int32), half, trimming, index, values)
+    index, values = index[:kept], values[:kept]
     assert index.tolist() == (naive.trimmed(g, trimming) if trimming else list(range(500)))
     gradients, halves = np.transpose([unpack(value) for value in values])
     np.testing.assert_allclose(gradients, y[index] * g[index] * scale, atol=0.51)

@@ -9,41 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import naive
 from hashgrove import BoostedTrees
-from hashgrove.trees.histogram import SMALL, HistogramMemory, OpenNodes, gathered_bins, room_for_gathered
-from hashgrove.trees.splitting import (
-    SEARCH_COST,
-    _equal_shares,
-    best_stumps,
-    leaf_values,
-    newton_rule,
-    pack,
-    sign_rule,
-)
+from hashgrove.trees.histogram import HISTOGRAM, SMALL, OpenNodes, gathered_bins, room_for_gathered
+from hashgrove.trees.splitting import SignRule, best_stumps, newton_rule, pack, write_leaf_values
 from tree_makers import packed
 
 NO_ROWS = np.empty((0, 0), np.uint8)
 RULES = {
-    "sign": sign_rule(0),
-    "newton": newton_rule(200.0, 600.0, scale=1.0),
-    "newton without limits": newton_rule(0.0, 0.0, scale=1.0),
+    "sign": SignRule(0),
+    "newton": newton_rule(200.0, 600.0, 1.0),
+    "newton without limits": newton_rule(0.0, 0.0, 1.0),
 }
-
-
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("n_shares", [1, 2, 3, 8])
-def test_threads_get_equal_shares_of_a_level(shared, n_shares):
-    costs, n_groups = np.array([3, 50_000, 700, 1]), 5
-    of_items = (np.tile(costs, n_groups) if shared else np.repeat(costs, n_groups)) + SEARCH_COST
-    cuts = _equal_shares(costs, n_groups, shared, n_shares)
-    assert cuts.tolist() == naive.equal_shares(of_items, n_shares)
-    assert max(of_items[a:b].sum() for a, b in pairwise(cuts)) <= of_items.sum() / n_shares + of_items.max()
 
 
 def test_steps_are_limited():
     totals = np.array([pack(500, 1), pack(-500, 1), pack(0, 0), pack(7, 0)])
-    steps = leaf_values(totals, newton_rule(0.0, 0.0, scale=1.0))
+    steps = np.empty(4)
+    write_leaf_values(totals, steps, newton_rule(0.0, 0.0, 1.0))
     assert steps.tolist() == [4.0, -4.0, 0.0, 4.0]
 
 
@@ -74,12 +56,9 @@ def test_the_stumps_of_small_nodes_are_those_of_the_plain_search(kind, sizes, hi
     bins = np.minimum(lowest + rng.integers(0, highest + 1, (20, len(level.examples))), 255).astype(np.uint8)
     rows = np.ascontiguousarray(bins.T) if by_row else NO_ROWS
     features = rng.integers(0, 20, (len(sizes), 48)).astype(np.uint32)
-    histograms = np.empty((0, 6, 0), level.values.dtype)
-    arguments = level, features, histograms, RULES[kind]
-    found, kept = best_stumps(bins, rows, *arguments, memory=None, n_jobs=1)
-    memory = HistogramMemory()  # keeping the histograms means that every node needs one
-    plain, filled = best_stumps(bins, NO_ROWS, *arguments, memory=memory, n_jobs=1)
-    assert (len(kept), len(filled)) == (0, len(sizes))
+    kept = np.empty((len(sizes), 6, HISTOGRAM), level.values.dtype)  # keeping them means that every node needs one
+    found = best_stumps(bins, rows, level, features, kept[:0], kept[:0], RULES[kind])
+    plain = best_stumps(bins, NO_ROWS, level, features, kept[:0], kept, RULES[kind])
     for name, values, expected in zip(found._fields, found, plain, strict=True):
         np.testing.assert_array_equal(values, expected, err_msg=name)
 
