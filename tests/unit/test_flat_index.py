@@ -108,7 +108,7 @@ def test_a_guess_that_finds_too_few_items_is_given_up():
     n_near, k, step = 70, 100, 4 * scan.STRIP
     codes = np.full((scan.SAMPLE * step, 8), 255, np.uint8)
     codes[: n_near * step : step] = 0
-    queries, guesses = np.zeros((2, 8), np.uint8), np.full(2, scan.NO_LIMIT, np.uint64)
+    queries, guesses = np.zeros((2, 8), np.uint8), np.full(2, 65, np.uint64)
     index = FlatIndex(codes)
     scan._guess_limits(width_of(1), index.columns, scan.ALL, 0, len(codes), as_words(queries), k, guesses)
     assert guesses.tolist() == [1, 1]

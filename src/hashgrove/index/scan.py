@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.codes import TILE
 from hashgrove.index.strips import STRIP, distance_to, least_distance, lowest, next_near, width_of
-from hashgrove.index.weighted import weighted_distances
+from hashgrove.index.weighted import all_weighted_distances
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount
 
@@ -25,8 +24,9 @@ __all__ = ["ALL", "STRIP", "count_within", "fill_within", "nearest", "nearest_we
 
 ALL = np.empty(0, np.uint64)  # the mask that allows every item
 ALL.flags.writeable = False
-TILE_WORDS = 2**12  # words per tile of the database; a tile stays in the first-level cache for all queries
-NO_LIMIT = 65535  # no distance is that large: see codes.MAX_BITS
+TILE_WORDS = (
+    5 * 2**10
+)  # words per tile of the database: 40 KB, which the queries of a batch read from the nearest cache
 SAMPLE = 128  # strips from which the limit of a search is guessed
 MIN_STRIPS = 4 * SAMPLE  # a database with fewer strips is searched without a guess
 
@@ -46,9 +46,10 @@ def nearest(
     ``distances`` is uint16 and ``positions`` int64, both (n_queries, k) with k < capacity; ``first`` is a multiple of
     64. Where fewer than k are found, the other places are left as they are.
 
-    One pass over the items, with a buffer of ``capacity`` candidates per query: when it is full, it is cut back to the
-    best k, and from then on only nearer items enter. The first limit is guessed from a sample, so that not all of the
-    first items enter; if fewer than k items are below it, the query is searched again without it.
+    One pass over the items, with a buffer of ``capacity`` candidates per query. Once k have entered, only items nearer
+    than the k-th of them do; when the buffer is full, it is cut back to the best k. The first limit is guessed from a
+    sample, so that not all of the first items enter; if fewer than k items are below it, the query is searched again
+    without it.
     """
     width = width_of(columns.shape[0])
     _nearest(width, columns, mask, first, last, queries, capacity, distances, positions)
@@ -68,17 +69,18 @@ def _nearest(
 ) -> None:
     """`nearest` for codes of one width."""
     n_queries, k = distances.shape
-    limits, guesses = np.full(n_queries, NO_LIMIT, np.uint64), np.full(n_queries, NO_LIMIT, np.uint64)
+    no_limit = 64 * columns.shape[0] + 1
+    limits, guesses = np.full(n_queries, no_limit, np.uint64), np.full(n_queries, no_limit, np.uint64)
     if last - first >= MIN_STRIPS * STRIP:
         _guess_limits(width, columns, mask, first, last, queries, k, guesses)
         limits[:] = guesses
     sizes = np.zeros(n_queries, np.int64)
     near, where = np.empty((n_queries, capacity), np.uint16), np.empty((n_queries, capacity), np.int64)
     _collect(width, columns, mask, first, last, queries, k, limits, sizes, near, where)
-    counts = np.empty(64 * columns.shape[0] + 1, np.int64)
+    counts = np.empty(no_limit, np.int64)
     for q in range(n_queries):
-        if sizes[q] < k and guesses[q] < NO_LIMIT:
-            limits[q], sizes[q] = NO_LIMIT, 0
+        if sizes[q] < k and guesses[q] < no_limit:
+            limits[q], sizes[q] = no_limit, 0
             one = slice(q, q + 1)
             _collect(width, columns, mask, first, last, queries[one], k, limits[one], sizes[one], near[one], where[one])
         _sort(near[q, : sizes[q]], where[q, : sizes[q]], counts, distances[q], positions[q])
@@ -135,11 +137,12 @@ def _collect(
     """Put the items of [first, last) that may be among the k nearest into the buffers, in order of position.
 
     ``near``, uint16, and ``where``, int64, are the buffers, (n_queries, capacity); ``sizes``, int64, says how full they
-    are, and only items at a distance below ``limits``, uint64, enter.
+    are. Only items at a distance below ``limits``, uint64, enter: at most n_distances at first, later that of the k-th.
     """
     n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
     words, asked = columns.reshape(-1), queries.reshape(-1)
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
+    found_at, n_below = np.zeros((len(queries), counts.size), np.int64), np.zeros(len(queries), np.int64)
     tile = _items_per_tile(n_words)
     for start in range(np.uint64(first), np.uint64(last), tile):
         stop = min(start + tile, np.uint64(last))
@@ -156,8 +159,13 @@ def _collect(
                     near[q, sizes[q]] = distance
                     where[q, sizes[q]] = i
                     sizes[q] += 1
+                    found_at[q, distance] += 1
+                    n_below[q] += 1
+                    while n_below[q] >= k:  # k items are below the limit: only nearer ones than the k-th are needed
+                        limits[q] -= np.uint64(1)
+                        n_below[q] -= found_at[q, limits[q]]
                     if sizes[q] == near.shape[1]:
-                        limits[q] = _keep(near[q], where[q], sizes[q], k, counts)
+                        _keep(near[q], where[q], sizes[q], k, counts)
                         sizes[q] = k
                 strip = min(strip + np.uint64(STRIP), stop)
                 strip, found = next_near(words, n, asked, query, n_words, width, limits[q], mask, strip, stop)
@@ -249,8 +257,8 @@ def _fill_within(
 
 
 @kernel
-def _keep(near: Any, where: Any, size: int, k: int, counts: Any) -> Any:
-    """Move the best k of ``size`` candidates to the front, in their present order; return their largest distance.
+def _keep(near: Any, where: Any, size: int, k: int, counts: Any) -> None:
+    """Move the best k of ``size`` candidates to the front, in their present order.
 
     Of the candidates at that distance, the first ones are kept. ``counts`` is scratch space, int64 (n_distances,).
     """
@@ -271,7 +279,6 @@ def _keep(near: Any, where: Any, size: int, k: int, counts: Any) -> Any:
             near[kept] = near[i]
             where[kept] = where[i]
             kept += 1
-    return np.uint64(limit)
 
 
 @kernel
@@ -291,13 +298,6 @@ def _sort(near: Any, where: Any, counts: Any, distances: Any, positions: Any) ->
             positions[place] = where[i]
 
 
-@kernel
-def _all_weighted(columns: Any, table: Any, out: Any) -> None:
-    for start in range(0, len(out), TILE):
-        stop = min(start + TILE, len(out))
-        weighted_distances(columns, table, start, stop, out[start:stop])
-
-
 def nearest_weighted(
     columns: NDArray[np.uint64], allowed: NDArray[np.int64] | None, table: NDArray[np.uint16], k: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
@@ -307,7 +307,7 @@ def nearest_weighted(
     `hashgrove.index.weighted.byte_tables`.
     """
     distances = np.empty(columns.shape[1], np.uint16)
-    _all_weighted(columns, table, distances)
+    all_weighted_distances(columns, table, distances)
     distances = distances if allowed is None else distances[allowed]
     limit = np.partition(distances, k - 1)[k - 1]
     found = np.flatnonzero(distances <= limit)

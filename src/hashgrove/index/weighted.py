@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import check_codes, unpack
+from hashgrove.codes import TILE, check_codes, unpack
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.parameters import ParameterError
 
-__all__ = ["N_UNITS", "byte_tables", "check_weights", "weighted_distances"]
+__all__ = ["N_UNITS", "all_weighted_distances", "byte_tables", "check_weights", "weighted_distances"]
 
 N_UNITS = 2**15  # about the sum of the rounded weights of a query, so that distances fit uint16
 
@@ -94,3 +94,11 @@ def weighted_distances(columns: Any, table: Any, start: int, stop: int, out: Any
         column = columns[b // np.uint64(8), start:stop]
         for i in range(np.uint64(stop - start)):
             out[i] += table[first + ((column[i] >> shift) & np.uint64(255))]
+
+
+@kernel
+def all_weighted_distances(columns: Any, table: Any, out: Any) -> None:
+    """Write the distances from one query to all items, in units, into ``out``, uint16 (n,)."""
+    for start in range(0, len(out), TILE):
+        stop = min(start + TILE, len(out))
+        weighted_distances(columns, table, start, stop, out[start:stop])
