@@ -39,10 +39,10 @@ NEEDED = {  # factor over faiss: (bits, with AVX-512, one query or a batch) -> a
 
 
 @lru_cache(maxsize=1)
-def random_codes(n: int, n_bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Make uniform codes, which have no structure that a search could use, and a batch of queries."""
+def random_codes(n: int, n_bits: int, n_queries: int = BATCH) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Make uniform codes, which have no structure that a search could use, and queries."""
     rng = np.random.default_rng(0)
-    codes = rng.integers(256, size=(n + BATCH, n_bits // 8), dtype=np.uint8)
+    codes = rng.integers(256, size=(n + n_queries, n_bits // 8), dtype=np.uint8)
     return codes[:n], codes[n:]
 
 
