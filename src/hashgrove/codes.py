@@ -4,8 +4,8 @@ A code of ``n_bits`` bits takes ``ceil(n_bits / 8)`` bytes. Bit ``i`` is bit ``i
 the least significant one, and unused bits of the last byte are zero. faiss packs in the same order.
 
 Kernels read codes as *columns*: a uint64 array of shape (n_words, n) that holds the first words of all codes, then the
-second words of all codes, and so on. A loop over one column is a plain vector loop for codes of any length, so no code
-length needs a kernel of its own.
+second words of all codes, and so on. A loop over one column is a plain vector loop for codes of any length. The
+innermost loops of a search are compiled for the length that is used: see `hashgrove.index.strips`.
 """
 
 from __future__ import annotations
