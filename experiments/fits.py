@@ -109,7 +109,8 @@ class Fit:
         return self._of_rows("margins", data, rows, lambda X: np.abs(self._hasher.decision_function(X)))[0][:, :bits]
 
     def _first(self, codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-        return codes if bits == self.bits else pack(unpack(codes, n_bits=self.bits)[:, :bits])
+        """Cut codes to the first bits; as plain arrays, since those of one fit only meet each other."""
+        return np.asarray(codes) if bits == self.bits else pack(unpack(codes, n_bits=self.bits)[:, :bits])
 
     def _of_rows(
         self, what: str, data: Dataset, rows: NDArray[Any], function: Callable[[NDArray[Any]], NDArray[Any]]

@@ -149,7 +149,7 @@ def _pass_over(
 def _near_in_strip(
     typing_context: Any, words: Any, n: Any, queries: Any, query: Any, n_words: Any, width: Any, limit: Any, first: Any
 ) -> Any:
-    """Which of the 64 items from ``first`` on are near: one bit per item."""
+    """Mask of the 64 items from ``first`` on that are near: one bit per item."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         limits = splat(builder, arguments[6], LANES)
@@ -167,7 +167,7 @@ def _near_in_strip(
 def _near_in_vector(
     typing_context: Any, words: Any, n: Any, queries: Any, query: Any, n_words: Any, width: Any, limit: Any, first: Any
 ) -> Any:
-    """Which of the 8 items from ``first`` on are near: one bit per item."""
+    """Mask of the 8 items from ``first`` on that are near: one bit per item."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         compare = Comparison(context, builder, signature, arguments, 1)
@@ -225,7 +225,7 @@ def next_near(
 def _near_at_the_end(
     words: Any, n: Any, queries: Any, query: Any, n_words: Any, width: Any, limit: Any, first: Any, last: Any
 ) -> Any:
-    """Which of the items from ``first`` to ``last``, fewer than 64, are near: one bit per item.
+    """Mask of the items from ``first`` to ``last``, fewer than 64, that are near: one bit per item.
 
     They are compared 8 at a time. The last vector may reach beyond ``last``, but not beyond the end of the memory.
     """
