@@ -255,7 +255,7 @@ class TestRun:
         tables = load_tables(write(tmp_path, text))
         jobs = run(["first"], tables=tables, results=tmp_path / "r", n_jobs=1)
         assert [job.state for job in jobs] == ["done", "failed"]
-        assert re.search(r"^ValueError: The 'n_bits' parameter must be at most", jobs[1].reason)
+        assert re.search(r"^hashgrove.ParameterError: The 'n_bits' parameter must be at most", jobs[1].reason)
         [record] = [record for record in Store(tmp_path / "r") if record["status"] == "failed"]
         assert record["error"] == jobs[1].reason
         path = tmp_path / "r" / "first.jsonl"

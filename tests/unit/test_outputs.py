@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from command import call
 from hashgrove import LSH, Gist
-from hashgrove.cli import main
 from hashgrove.storage import atomic
 
 X, Y = load_digits(return_X_y=True)
@@ -26,9 +26,8 @@ def folder(tmp_path, monkeypatch):
 
 def run(arguments, capsys):
     """Exit code and what a command says on stderr."""
-    with pytest.raises(SystemExit) as ended:
-        main(arguments, prog_name="hashgrove")
-    return ended.value.code, capsys.readouterr().err
+    code, _, error = call(capsys, *arguments)
+    return code, error
 
 
 @pytest.mark.parametrize("checkpoint", ["model", "./model", "link"])
