@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -212,7 +213,7 @@ class TestWrittenDown:
         out = capsys.readouterr().out
         assert ended.value.code == 0
         assert "chosen: " in out
-        assert out.count("0.") >= 2
+        assert len(re.findall(r"^[01]\.\d{4}  \w+\(", out, flags=re.MULTILINE)) >= 2, "the MAP of each trial"
 
 
 @pytest.mark.usefixtures("small_candidates")
