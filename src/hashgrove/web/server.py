@@ -91,6 +91,7 @@ def run(
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here depends on the address of a client
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
