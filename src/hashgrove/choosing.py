@@ -22,6 +22,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
 from hashgrove.metrics import evaluate
 from hashgrove.runtime.estimators import describe
+from hashgrove.runtime.sharing import sharing
 from hashgrove.supervision import Supervision
 
 __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
@@ -125,7 +126,8 @@ def choose(fit: Fit, X: NDArray[Any], supervision: Supervision, rng: np.random.G
         why = "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
         return Choice(PosteriorBits(), (), 0, 0, why)
     tried = candidates()
-    trials = _try_all(fit, [candidate.hash_function for candidate in tried], X, supervision, trained, held_out)
+    with sharing():
+        trials = _try_all(fit, [candidate.hash_function for candidate in tried], X, supervision, trained, held_out)
     best = int(np.argmax([trial.map - candidate.lead for trial, candidate in zip(trials, tried, strict=False)]))
     why = f"It has the highest mean average precision among {len(held_out):,} rows that the trial had not seen."
     if trials[best].map < max(trial.map for trial in trials):
@@ -144,13 +146,14 @@ def _try_all(
     held_out: NDArray[np.int64],
 ) -> list[Trial]:
     """Learn with each hash function and search the held-out rows."""
+    rows, known, searched = X[trained], supervision.subset(trained), X[held_out]  # the same objects in every trial
     labels, options = supervision.subset(held_out).evaluation_labels()
     trials: list[Trial] = []
     for learner in learners:
         if len(trials) == 2 and trials[0].map - trials[1].map > DECISIVE_LEAD:
             break  # where posterior bits lead trees so far, other trees do not catch up
         started = time.perf_counter()
-        codes = fit(_smaller(learner), X[trained], supervision.subset(trained)).encode(X[held_out])
+        codes = fit(_smaller(learner), rows, known).encode(searched)
         report = evaluate(
             codes, codes, y_queries=labels, y_database=labels, k=10, exclude_self=True, knn=None, **options
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from scipy import sparse
 from hashgrove import BoostedTrees, FastHash, PosteriorBits, choosing, load_hasher
 from hashgrove.choosing import LEAST_ROWS, Candidate, candidates
 from hashgrove.cli import main
+from hashgrove.functions import posterior
+from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.runtime.estimators import describe
 from hashgrove.storage.modelfile import read_header
 from hashgrove.storage.models import plain
@@ -56,6 +59,23 @@ class TestChoice:
         given = auto(hash_function=chosen.hash_function_).fit(X, Y)
         np.testing.assert_array_equal(chosen.decision_function(X_NEW), given.decision_function(X_NEW))
         assert given.choice_ is None
+
+    def test_trials_share_decompositions_and_find_the_same_without_sharing(self, monkeypatch):
+        sizes = []
+
+        class Counted(LeaveOneOutRidge):
+            def __init__(self, X, *args):
+                sizes.append(X.shape)
+                super().__init__(X, *args)
+
+        monkeypatch.setattr(posterior, "LeaveOneOutRidge", Counted)
+        together = auto().fit(X, Y)
+        n_shared, n_trials = len(sizes), len(few())
+        monkeypatch.setattr(choosing, "sharing", nullcontext)
+        apart = auto().fit(X, Y)
+        assert (n_shared, len(sizes) - n_shared) == (4, 2 * n_trials + 2)  # rows and phi: of the trials, of the fit
+        assert together.choice_.trials == apart.choice_.trials
+        np.testing.assert_array_equal(together.decision_function(X_NEW), apart.decision_function(X_NEW))
 
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
     def test_tags(self, form):

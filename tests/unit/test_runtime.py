@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 
 from hashgrove.runtime import compiling
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.sharing import shared, sharing
 from hashgrove.runtime.threads import available_threads, chunks, in_order, run_tasks
 
 
@@ -112,6 +113,7 @@ def test_the_thread_that_lifts_the_limit_of_blas_may_be_another_one():
 LATE_SCIPY = """
 import numpy
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.sharing import shared, sharing
 from threadpoolctl import threadpool_info
 
 with single_threaded_blas():
@@ -247,3 +249,65 @@ class TestInOrder:
         with pytest.raises(ValueError, match="number 2"):
             next(results)
         assert len(done) < 10
+
+
+class TestSharing:
+    """Marked functions are called once per block for the same arguments."""
+
+    @pytest.fixture
+    def calls(self):
+        return []
+
+    @pytest.fixture
+    def noise(self, calls):
+        @shared
+        def noise(rows, rng, *, scale=1.0, n_jobs=None):
+            calls.append((len(rows), scale))
+            return rng.normal(size=len(rows)) * scale
+
+        return noise
+
+    def test_the_same_arguments_give_the_same_object_and_leave_the_generator_in_the_same_state(self, noise, calls):
+        rows, first, second = np.zeros(4), np.random.default_rng(0), np.random.default_rng(0)
+        with sharing():
+            assert noise(rows, first, scale=2.0) is noise(rows, second, n_jobs=3, scale=2.0)
+        assert calls == [(4, 2.0)]
+        after = np.random.default_rng(0)
+        after.normal(size=4)
+        assert first.random() == second.random() == after.random()
+
+    def test_other_rows_settings_or_states_are_other_calls(self, noise, calls):
+        rows, rng = np.zeros(4), np.random.default_rng(0)
+        with sharing():
+            results = [noise(rows, rng), noise(rows, rng), noise(rows.copy(), np.random.default_rng(0))]
+            results.append(noise(rows, np.random.default_rng(0), scale=3.0))
+        assert len(calls) == 4
+        assert not np.array_equal(results[0], results[1])
+
+    def test_arguments_are_kept_so_that_no_new_array_can_be_taken_for_an_old_one(self, noise, calls):
+        with sharing():
+            for n in range(1, 50):
+                noise(np.zeros(n), np.random.default_rng(0))  # without keeping it, the next array has its address
+        assert [n for n, _ in calls] == list(range(1, 50))
+
+    def test_nothing_is_shared_between_or_outside_blocks(self, noise, calls):
+        rows = np.zeros(4)
+        for _ in range(2):
+            with sharing():
+                noise(rows, np.random.default_rng(0))
+            noise(rows, np.random.default_rng(0))
+        assert len(calls) == 4
+
+    def test_a_call_that_fails_is_made_again(self, calls):
+        @shared
+        def fail_once(rows):
+            calls.append(rows)
+            if len(calls) == 1:
+                raise OSError("once")
+            return "done"
+
+        rows = np.zeros(1)
+        with sharing():
+            with pytest.raises(OSError, match="once"):
+                fail_once(rows)
+            assert fail_once(rows) == "done"

@@ -12,6 +12,7 @@ from hashgrove.encoders import Encoder, LeafTrees, Sum, Trees
 from hashgrove.encoders.trees import BinnedTrees
 from hashgrove.functions.start import LinearStart
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
+from hashgrove.runtime.sharing import shared
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
 from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
@@ -180,8 +181,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
         trees = None if earlier is None else earlier.part(BinnedTrees)  # type: ignore[type-abstract]
-        low, scale = fit_bins(X) if trees is None else (trees.low, trees.scale)
-        bins = bin_features(X, low, scale, n_jobs=n_jobs)
+        bins, low, scale = _bin(X, trees, n_jobs=n_jobs)
         by_row = (
             self.subset == "node"
             and self.max_depth >= DEEP
@@ -262,3 +262,12 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         if n < MANY_ROWS:
             return RATE_OF_FEW
         return RATE_ALONE if self.start is None else RATE_OF_MANY
+
+
+@shared
+def _bin(
+    X: NDArray[Any], like: BinnedTrees | None, *, n_jobs: int | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]:
+    """The bins of the training rows, and their limits: those of earlier trees, or limits that fit the rows."""
+    low, scale = fit_bins(X) if like is None else (like.low, like.scale)
+    return bin_features(X, low, scale, n_jobs=n_jobs), low, scale

@@ -20,6 +20,7 @@ from hashgrove.numerics.rotation import quantising_rotation
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.runtime.parameters import ParameterError
+from hashgrove.runtime.sharing import shared
 from hashgrove.supervision import Supervision
 
 __all__ = ["count_generic_bits", "learn_generic_bits"]
@@ -42,6 +43,7 @@ def count_generic_bits(asked: int | None, n_bits: int, learner: Learner) -> int:
     return int(asked)
 
 
+@shared
 def learn_generic_bits(X: NDArray[Any], supervision: Supervision, *, n_bits: int, rng: np.random.Generator) -> Linear:
     """Learn ``n_bits`` generic bits from at most 20,000 of the rows.
 

@@ -24,6 +24,7 @@ from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
+from hashgrove.runtime.sharing import shared
 from hashgrove.supervision import Supervision
 
 __all__ = ["POWER", "LabelPosterior", "PosteriorBits", "UnitRows"]
@@ -56,6 +57,7 @@ class UnitRows:
     ridge: LeaveOneOutRidge
 
     @classmethod
+    @shared
     def of(
         cls,
         X: NDArray[Any],
@@ -120,6 +122,7 @@ class LabelPosterior:
     label_penalty: float
 
     @classmethod
+    @shared
     def learn(
         cls, rows: UnitRows, supervision: Supervision, *, power: float, rng: np.random.Generator
     ) -> LabelPosterior:
