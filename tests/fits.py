@@ -105,6 +105,7 @@ FITS = {
             "kernel start": {"start": "kernel", "n_anchors": 50},
         }.items()
     },
+    "newton stagewise": lambda: newton().set_params(stagewise=True).fit(X, Y),
     "newton linear start tags": lambda: newton(start="linear").fit(X, TAGS),
     "newton linear start pairs": lambda: newton(start="linear").fit(X, affinity=PAIRS),
     "sign trees linear start": lambda: FastHash(N_BITS, hash_function=trees(start="linear"), random_state=3).fit(X, Y),

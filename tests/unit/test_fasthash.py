@@ -109,7 +109,7 @@ def test_any_callable_is_a_loss(digits):
 def test_the_real_output_feeds_the_next_bit(digits):
     """The recorded objective is that of the encoder's codes; without stages it is that of inferred codes."""
     X, y = digits[:2]
-    hasher = small(6, loss="ksh", n_similar=None, n_dissimilar=None).fit(X, y)
+    hasher = small(6, loss="ksh", n_similar=None, n_dissimilar=None, stagewise=True).fit(X, y)
     bits = np.where(unpack(hasher.transform(X), 6), 1, -1)
     Y = np.where(y[:, None] == y, 1, -1)
     off_diagonal = ~np.eye(len(y), dtype=bool)

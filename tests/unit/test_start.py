@@ -238,7 +238,8 @@ class TestFilesAndGoingOn:
 
     def test_the_bit_of_training_is_the_bit_of_the_encoder(self, leaves, start):
         """The objective that the fit recorded is that of the codes that the encoder gives."""
-        hasher = small(4, learner=trees(leaves, start), loss="ksh", n_similar=None, n_dissimilar=None).fit(X, Y)
+        all_pairs = {"n_similar": None, "n_dissimilar": None, "loss": "ksh", "stagewise": True}
+        hasher = small(4, learner=trees(leaves, start), **all_pairs).fit(X, Y)
         bits = np.where(unpack(hasher.transform(X), 4), 1, -1)
         others = ~np.eye(len(Y), dtype=bool)
         objective = ((np.where(Y[:, None] == Y, 1, -1) - bits @ bits.T / 4) ** 2)[others].mean()

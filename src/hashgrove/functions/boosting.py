@@ -113,6 +113,9 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "start": OneOf((None, "linear", "kernel")),
         "n_anchors": Integer(1),
     }
+    stagewise: ClassVar[bool] = (
+        False  # independent bits are learned in parallel, and are no worse: docs/how-it-works.md
+    )
 
     def __init__(
         self,

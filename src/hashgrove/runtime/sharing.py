@@ -64,7 +64,7 @@ def shared(function: Callable[P, R]) -> Callable[P, R]:
         _, states, result = results[key]
         for generator, state in zip(generators, states, strict=True):
             generator.bit_generator.state = state
-        return result  # type: ignore[no-any-return]
+        return result
 
     return call
 
