@@ -32,7 +32,7 @@ HELD_OUT = 0.2
 MORE_ROWS = 2000  # that were not in the sample; they join the held-out rows
 LEAST_ROWS = 50  # with fewer rows there is nothing to try
 DECISIVE_LEAD = 0.02  # if the first hash function leads the second by more than this, the others are not tried
-TRIAL_TREES = 0.5  # share of the trees that a trial grows
+TRIAL_SHARE = 0.5  # of the trees and of the anchors that a trial uses
 
 Fit = Callable[[Learner, NDArray[Any], Supervision], Encoder]
 
@@ -163,6 +163,7 @@ def _try_all(
 
 
 def _smaller(learner: Learner) -> Learner:
-    """The same learner with fewer trees, for a trial."""
-    n_trees = getattr(learner, "n_trees", None)
-    return learner if n_trees is None else clone(learner).set_params(n_trees=max(1, int(n_trees * TRIAL_TREES)))
+    """The same learner with fewer trees and anchors, for a trial."""
+    sizes = {name: getattr(learner, name, None) for name in ("n_trees", "n_anchors")}
+    fewer = {name: max(1, int(size * TRIAL_SHARE)) for name, size in sizes.items() if size is not None}
+    return clone(learner).set_params(**fewer) if fewer else learner
