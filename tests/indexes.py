@@ -23,13 +23,17 @@ from hashgrove.index import INDEXES, FlatIndex, MultiIndex, connect
 class ByTables(MultiIndex):
     """A `MultiIndex` that uses its tables for the first query and for every query, however few items it has."""
 
-    _min_items, _patience, _budget, _share = 1, 1, 1e12, 1
+    _min_items, _budget, _share = 1, 1e12, 1
+
+    def _prepared_for(self, items, n_queries):
+        self.prepare()
+        return super()._prepared_for(items, n_queries)
 
 
-class ByBoth(MultiIndex):
+class ByBoth(ByTables):
     """A `MultiIndex` that answers some queries by tables and scans for others."""
 
-    _min_items, _patience, _budget, _share = 1, 1, 300.0, 1
+    _budget = 300.0
 
 
 def in_folder(index_class):

@@ -225,7 +225,11 @@ def search_many():
 class ByTables(MultiIndex):
     """A `MultiIndex` that uses its tables for every query."""
 
-    _min_items, _patience, _budget, _share = 1, 1, 1e12, 1
+    _min_items, _budget, _share = 1, 1e12, 1
+
+    def _prepared_for(self, items, n_queries):
+        self.prepare()
+        return super()._prepared_for(items, n_queries)
 
 
 def search_tables():

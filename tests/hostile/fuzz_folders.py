@@ -37,6 +37,9 @@ def saved_folders():
                 index.update(CODES[:1], ids=list(ids)[3:4], features=rows[:1], model="m")
                 index.remove(list(ids)[1:3])
                 index.keep_features(rows[:1], ids=list(ids)[:1])
+            with load_index(folder, writable=True) as index:
+                index._min_items = 1
+                index.prepare()
             yield {path.name: path.read_bytes() for path in folder.iterdir() if path.stat().st_size}
 
 
@@ -63,9 +66,9 @@ def signed(files, name, payload):
         return files
     if name != MANIFEST:
         widths = {"codes": values["n_bytes"], "ids": values["text_width"] or 8, "removed": 16}
-        width = (widths | {"features": 4 + values["n_features"]})[kind]
+        width = (widths | {"features": 4 + values["n_features"], "tables": 0})[kind]
         n_rows = values["n_removed" if kind == "removed" else "n_rows"]
-        values[f"{kind}_crc"] = zlib.crc32(payload[: n_rows * width])
+        values[f"{kind}_crc"] = zlib.crc32(payload if kind == "tables" else payload[: n_rows * width])
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     return files | {MANIFEST: json.dumps({"hashgrove-index": values, "sha256": digest}).encode()}
 
@@ -92,7 +95,9 @@ def search_folder(path):
     from hashgrove.index import Rerank, load_index
 
     index = load_index(unpacked(path))
+    index._min_items, index._budget, index._share = 1, 1e12, 1  # few items are searched by tables, too
     assert index.refresh() is False
+    index.prepare()
     assert len(index.codes) == len(index.ids) == len(index)
     if index.n_bytes is None:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 
@@ -12,9 +13,12 @@ import pytest
 
 from hashgrove import index as indexes
 from hashgrove.index import FlatIndex, Rerank
+from hashgrove.index.manifest import Manifest
 from hashgrove.index.stored_features import table_type
+from hashgrove.index.tables import Tables
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
+from indexes import ByTables
 
 CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
 
@@ -160,3 +164,81 @@ def test_only_files_are_written_to(folder, tmp_path, name, kind):
         assert indexes.load_index(folder).ids.tolist() == [1, 2, 3]
     if kind == "pipe":
         os.close(reading)
+
+
+def tables_of(folder):
+    """The path of the tables in a folder, and their arrays, which can be changed."""
+    now = Manifest.read(folder)
+    layout = Tables.layout(8 * now.n_bytes, now.n_tables, now.n_distinct, now.n_tabled)
+    path, start, arrays = folder / f"tables-{now.tables_generation}.bin", 0, {}
+    content = bytearray(path.read_bytes())
+    for name, (type_, shape) in layout.items():
+        arrays[name] = np.frombuffer(content, type_, math.prod(shape), start).reshape(shape)
+        start += arrays[name].nbytes
+    assert start == len(content)
+    return path, content, arrays
+
+
+@pytest.fixture
+def tabled(folder):
+    index = ByTables(np.random.default_rng(0).integers(0, 256, (500, 3), np.uint8))
+    index.prepare()
+    index.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("value", [-1, 501, 2**31])
+@pytest.mark.parametrize("place", [0, 7, -1])
+@pytest.mark.parametrize("name", ["bits", "starts", "order", "offsets", "numbers"])
+def test_tables_that_lead_out_of_bounds_are_not_used(tabled, caplog, name, place, value):
+    path, content, arrays = tables_of(tabled)
+    flat = arrays[name].reshape(-1)
+    flat[place] = np.array(value).astype(flat.dtype)
+    sign(tabled, path.name, bytes(content))
+    queries = np.arange(30, dtype=np.uint8).reshape(10, 3)
+    found = ByTables.load(tabled)
+    truth = FlatIndex(found.codes)
+    np.testing.assert_array_equal(found.search(queries, 9).ids, truth.search(queries, 9).ids)
+    assert f"{path}: damaged: " in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tables_of_lies_do_no_harm(tabled, seed):
+    """Every number is possible, and none is right: the results are wrong, but they are items of the index."""
+    path, content, arrays = tables_of(tabled)
+    rng = np.random.default_rng(seed)
+    n, n_distinct = len(arrays["order"]), len(arrays["starts"]) - 1
+    arrays["words"][:] = rng.integers(0, 4, arrays["words"].shape)
+    arrays["order"][:] = rng.integers(0, n if seed % 2 else 1, n)
+    arrays["numbers"][:] = rng.integers(0, n_distinct if seed % 3 else 1, arrays["numbers"].shape)
+    sign(tabled, path.name, bytes(content))
+    index, queries = ByTables.load(tabled), np.zeros((5, 3), np.uint8)
+    for _ in range(2):
+        for k in (1, 10, 400):
+            assert (index.search(queries, k).ids < 500).all()
+        index.search_radius(queries, 12)
+        index.remove(index.ids[:40])
+
+
+@pytest.mark.parametrize("damage", ["cut", "longer", "flip", "gone"])
+def test_damaged_tables_are_built_anew(tabled, caplog, damage):
+    path, content, _ = tables_of(tabled)
+    if damage == "gone":
+        path.unlink()
+    else:
+        content[900] ^= damage == "flip"
+        path.write_bytes({"cut": content[:-1], "longer": content + b"0", "flip": content}[damage])
+    with ByTables.load(tabled, writable=True) as index:
+        index.prepare()
+    assert (f"{path}: damaged" in caplog.text) == (damage != "gone")
+    caplog.clear()
+    ByTables.load(tabled).prepare()
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    "change", [{"n_tables": 25}, {"n_tables": 10**6}, {"n_distinct": 0}, {"n_distinct": 501}, {"n_tabled": 501}]
+)
+def test_tables_that_cannot_be_are_refused(tabled, change):
+    set_values(tabled, **change)
+    refused(lambda: indexes.load_index(tabled), tabled / "manifest.json", "its numbers must be possible")

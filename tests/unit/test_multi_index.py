@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 import naive
 from hashgrove.codes import as_words, pack
 from hashgrove.index import FlatIndex, MultiIndex, build_index
-from hashgrove.index.multi_index import first_alive
+from hashgrove.index.manifest import Manifest
+from hashgrove.index.prepared import first_alive
 from hashgrove.index.tables import (
     Tables,
     bucket_sizes,
@@ -145,17 +148,124 @@ def test_removed_items_and_new_ones_at_the_end_need_no_new_tables():
     assert multi._prepared.tables is not tables
 
 
-def test_tables_are_built_when_they_pay():
+def wait_for_tables(index):
+    """Wait until the thread that prepares tables has ended; there is a limit of time for every test."""
+    while index._prepared is None or index._preparing.locked():
+        time.sleep(0.001)
+
+
+def test_a_thread_builds_tables_when_they_pay():
     codes, queries = random_codes(2**14, 32), random_codes(100, 32, 1)
-    index = MultiIndex(codes)
+    index, flat = MultiIndex(codes), FlatIndex(codes)
+    index._patience = 250
     for _ in range(2):
         index.search(queries, 3)
         assert index._prepared is None
-    index.search(queries, 3)
-    assert index._prepared is not None
+        assert not index._preparing.locked()
+    assert_same(index.search(queries, 3), flat.search(queries, 3))
+    wait_for_tables(index)
+    assert_same(index.search(queries, 3), flat.search(queries, 3))
     few = MultiIndex(codes[:100])
     few.prepare()
     assert few._prepared is None
+
+
+def test_no_search_waits_for_tables():
+    """As if another thread were building them: searches scan, and none of them begins to build."""
+    codes, queries = random_codes(2**14, 32), random_codes(100, 32, 1)
+    index, flat = MultiIndex(codes), FlatIndex(codes)
+    index._patience = 1
+    with index._preparing:
+        assert_same(index.search(queries, 3), flat.search(queries, 3))
+        assert_same(*(np.concatenate(found.search_radius(queries, 3).ids)[None] for found in (index, flat)))
+        index.prepare(wait=False)
+        index._prepare_in_background()
+    assert index._prepared is None
+
+
+def test_a_thread_that_cannot_build_tables_says_so(caplog):
+    index = MultiIndex(random_codes(2**14, 32), n_tables=1)
+    index._prepare_in_background()
+    assert "The tables of an index are not used: The 'n_tables' parameter must be" in caplog.text
+    assert index.search(random_codes(3, 32), 3).ids.shape == (3, 3)
+
+
+def saved_by_tables(folder, codes, **options):
+    index = ByTables(codes, **options)
+    index.prepare()
+    index.save(folder)
+    return folder
+
+
+def built(monkeypatch):
+    """The numbers of codes that tables are built of from now on."""
+    calls, of = [], Tables.of
+    monkeypatch.setattr(Tables, "of", lambda codes, n_tables: calls.append(len(codes)) or of(codes, n_tables))
+    return calls
+
+
+@pytest.mark.parametrize("n_bits", [16, 64, 130])
+@pytest.mark.parametrize("descending", [False, True])
+def test_tables_are_saved_and_mapped(tmp_path, monkeypatch, n_bits, descending):
+    codes, queries = clustered(2000, n_bits), clustered(20, n_bits, seed=1)
+    ids = np.arange(2000)[:: -1 if descending else 1]
+    folder = saved_by_tables(tmp_path / "index", codes, ids=ids)
+    calls = built(monkeypatch)
+    for copy in (folder, tmp_path / "copy"):
+        multi, flat = ByTables.load(folder), FlatIndex(codes, ids=ids)
+        assert_same(multi.search(queries, 7), flat.search(queries, 7))
+        for one, two in zip(multi.search_radius(queries, 3), flat.search_radius(queries, 3), strict=True):
+            assert_same(one, two)
+        multi.remove(ids[:50])
+        flat.remove(ids[:50])
+        assert_same(multi.search(queries, 7), flat.search(queries, 7))
+        if copy is folder:
+            ByTables.load(folder).save(tmp_path / "copy")
+            folder = tmp_path / "copy"
+    assert calls == []
+    files = [(tmp_path / name / "tables-2.bin").read_bytes() for name in ("index", "copy")]
+    assert files[0] == files[1]
+
+
+def test_tables_in_a_folder_are_kept_until_they_do_not_fit(tmp_path, monkeypatch):
+    codes, queries, folder = clustered(2000, 32), clustered(20, 32, seed=1), tmp_path / "index"
+    ByTables(codes).save(folder)
+    calls, flat = built(monkeypatch), FlatIndex(codes)
+    n_built = {"prepare": [2000], "append": [], "remove": [], "update": [2011], "compact": [2008], "between": [2009]}
+    for step, expected in n_built.items():
+        with ByTables.load(folder, writable=True) as writer:
+            for index in (writer, flat):
+                if step == "append":
+                    index.add(codes[:10])
+                elif step == "remove":
+                    index.remove([3])
+                elif step == "update":
+                    index.update(codes[:1], ids=[7])
+                elif step == "compact":
+                    index.remove([8]) if index is flat else (index.remove([8]), index.compact())
+                elif step == "between":
+                    index.add(codes[:1], ids=[3])
+            kept = Manifest.read(folder).n_tables > 0
+            assert kept == (step in ("append", "remove"))
+        with ByTables.load(folder, writable=True) as writer:
+            writer.prepare()
+            assert_same(writer.search(queries, 7), flat.search(queries, 7))
+        assert len(list(folder.glob("tables-*.bin"))) == 1
+        assert_same(ByTables.load(folder).search(queries, 7), flat.search(queries, 7))
+        assert calls == expected
+        calls.clear()
+
+
+def test_a_save_after_a_removal_has_no_tables(tmp_path):
+    index = ByTables(clustered(2000, 32))
+    index.prepare()
+    index.remove([0])
+    index.save(tmp_path / "index")
+    assert Manifest.read(tmp_path / "index").n_tables == 0
+    index.compact()
+    index.prepare()
+    index.save(tmp_path / "index")
+    assert Manifest.read(tmp_path / "index").n_tabled == 1999
 
 
 def test_build_chooses_by_what_a_query_costs():

@@ -153,6 +153,15 @@ class Index(ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _changing=threading.Lock())
 
+    def prepare(self, *, wait: bool = True) -> None:  # noqa: B027 (most indexes have nothing to prepare)
+        """Make ready what later searches use, so that none of them is slower than others; see `MultiIndex.prepare`.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to return only when that is done. Otherwise a thread does it, and searches do not wait for it.
+        """
+
     def close(self) -> None:  # noqa: B027 (an index in memory holds nothing)
         """Release what the index holds outside of memory. A ``with`` statement does this at its end."""
 

@@ -15,7 +15,7 @@ __all__ = ["LOCK", "MANIFEST", "MODEL", "check_files", "data_file", "remove_old_
 
 MANIFEST, LOCK = "manifest.json", "writer.lock"
 MODEL = "model.hashgrove"
-DATA_FILE = re.compile(r"(codes|ids|removed|features)-([0-9]+)\.bin")
+DATA_FILE = re.compile(r"(codes|ids|removed|features|tables)-([0-9]+)\.bin")
 
 
 def data_file(folder: PathLike, name: str, generation: int) -> Path:
@@ -50,7 +50,7 @@ def remove_old_files(folder: PathLike, current: Mapping[str, int], *, temporary:
     ----------
     folder : path
     current : dict
-        The generation of "codes", "ids", "removed" and "features".
+        The generation of "codes", "ids", "removed", "features" and "tables".
     temporary : bool
         Whether to remove what killed writers left, too.
     """

@@ -56,6 +56,8 @@ class Items:
         The features of the items by their rows; see `hashgrove.index.stored_features`.
     verify, verify_features : functions, or None
         Raise an error if the files that the arrays are mapped to are damaged.
+    tables : function, or None
+        Maps and verifies the tables of a `MultiIndex` that hold the first items, if the folder has such tables.
     lineage : object
         Two `Items` with the same lineage have the same codes and ids at equal positions, as far as both have them.
     """
@@ -70,6 +72,7 @@ class Items:
     features: NDArray[Any] | None = None
     verify: Callable[[], None] | None = None
     verify_features: Callable[[], None] | None = None
+    tables: Callable[[], Any] | None = None
     lineage: object = field(default_factory=object)
 
     def __len__(self) -> int:
@@ -181,7 +184,7 @@ def updated(items: Items, positions: NDArray[np.int64], codes: NDArray[np.uint8]
     new = old.copy()
     new[positions] = rows
     ranks = old if items.ranks is None else items.ranks
-    return replace(items, codes=read_only(all_codes), rows=new, ranks=ranks, verify=None, lineage=object())
+    return replace(items, codes=read_only(all_codes), rows=new, ranks=ranks, verify=None, tables=None, lineage=object())
 
 
 def appended(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64], n_new: int) -> Items:
@@ -219,6 +222,7 @@ def merged(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDAr
         alive=alive,
         rows=old_rows[order],
         ranks=None if joined.ranks is None else joined.ranks[order],
+        tables=None,
         lineage=object(),
     )
 

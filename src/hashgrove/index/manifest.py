@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,16 @@ from hashgrove.codes import MAX_BYTES
 from hashgrove.index.folder import MANIFEST
 from hashgrove.index.ids import MAX_TEXT
 from hashgrove.index.stored_features import MAX_FEATURES
+from hashgrove.index.tables import table_limits
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import PathLike, listed, one_line
 from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["FORMAT", "Manifest", "is_index_folder"]
 
-FORMAT = 1
+FORMAT = 2  # format 1 has no tables, and is written where there are none, so that release 0.1.0 can read it
 MAX_SIZE = 2**16
+TABLES = "n_tables", "n_tabled", "n_distinct", "tables_generation", "tables_crc"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Manifest:
 
     ``text_width`` is the number of bytes of an id that is text, 0 if ids are int64; ``n_features`` is 0 if there are no
     features. ``ordered`` says that the ids ascend from row to row. A checksum is the CRC-32 of the bytes of a file that
-    count.
+    count. ``n_tables`` is the number of tables of a `MultiIndex`, 0 if there are none; they hold the first
+    ``n_tabled`` items by id, which have ``n_distinct`` codes.
     """
 
     index: str
@@ -51,10 +54,29 @@ class Manifest:
     ids_crc: int = 0
     features_crc: int = 0
     removed_crc: int = 0
+    n_tables: int = 0
+    n_tabled: int = 0
+    n_distinct: int = 0
+    tables_generation: int = 0
+    tables_crc: int = 0
+
+    def without_tables(self) -> Manifest:
+        """The same content, without tables."""
+        return replace(self, n_tables=0, n_tabled=0, n_distinct=0, tables_generation=0, tables_crc=0)
+
+    def tables_fit(self) -> bool:
+        """Whether tables that were written for some rows still hold the first items.
+
+        New rows are behind the others only if the ids ascend; a row that is replaced or comes in between moves others.
+        """
+        return self.n_tabled == self.n_rows or (self.ordered and self.n_tabled < self.n_rows)
 
     def write(self, folder: PathLike) -> None:
         """Put this manifest in place, atomically and durably."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+        values = asdict(self)
+        if not self.n_tables:
+            values = {name: value for name, value in values.items() if name not in TABLES}
+        text = json.dumps({"format": FORMAT if self.n_tables else 1, **values}, sort_keys=True)
         content = json.dumps({"hashgrove-index": json.loads(text), "sha256": _digest(text)}, indent=1)
         with atomic_write(Path(folder) / MANIFEST) as file:
             file.write(f"{content}\n".encode())
@@ -77,11 +99,12 @@ class Manifest:
         if not intact:
             raise ModelFileError(f"{name}: damaged: its content does not match its checksum")
         version = values.pop("format", None)
-        if type(version) is not int or version != FORMAT:
+        if type(version) is not int or not 1 <= version <= FORMAT:
             raise ModelFileError(
-                f"{name}: format version must be {FORMAT} for this version of hashgrove. Got {repr(version)[:100]}."
+                f"{name}: format version must be 1 or {FORMAT} for this version of hashgrove. "
+                f"Got {repr(version)[:100]}."
             )
-        return _checked(name, values)
+        return _checked(name, dict.fromkeys(TABLES, 0) | values if version == 1 else values)
 
 
 def _checked(name: str, values: dict[str, Any]) -> Manifest:
@@ -95,6 +118,10 @@ def _checked(name: str, values: dict[str, Any]) -> Manifest:
     if not texts or type(manifest.ordered) is not bool:
         raise ModelFileError(f"{name}: damaged: its fields must have the right types")
     large = manifest.n_bytes > MAX_BYTES or manifest.text_width > MAX_TEXT or manifest.n_features > MAX_FEATURES
+    if manifest.n_tables:
+        few, many = table_limits(8 * manifest.n_bytes)
+        large |= not few <= manifest.n_tables <= many or not 0 < manifest.n_distinct <= manifest.n_tabled
+        large |= not manifest.tables_fit()
     if large or (manifest.n_rows and not manifest.n_bytes):
         raise ModelFileError(f"{name}: damaged: its numbers must be possible")
     return manifest

@@ -72,7 +72,7 @@ class MemoryIndex(Index):
     def __getstate__(self) -> dict[str, Any]:
         if self._items.verify_features is not None:
             self._items.verify_features()
-        items = replace(self._now(), verify=None, verify_features=None)
+        items = replace(self._now(), verify=None, verify_features=None, tables=None)
         return super().__getstate__() | {"_items": items, "_room": Room(), "_store": None, "_writable": False}
 
     @property

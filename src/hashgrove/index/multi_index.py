@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,37 +15,18 @@ from hashgrove.index import scan
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.ids import decode
 from hashgrove.index.items import Items
+from hashgrove.index.prepared import Prepared, ready_tables
 from hashgrove.index.probe import nearest_by_tables, within_by_tables
-from hashgrove.index.strips import width_of
-from hashgrove.index.tables import Tables, permute_bits
-from hashgrove.runtime.compiling import kernel
+from hashgrove.index.tables import Tables, permute_bits, table_limits
 from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.threads import chunks, run_tasks
+from hashgrove.storage.formats import one_line
 
 __all__ = ["MultiIndex"]
 
+log = logging.getLogger("hashgrove")
+
 QUERIES_PER_CHUNK = 32
-TAIL = 32  # new items are scanned until they are one of this many; then the tables are built again
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """Tables, and what they mean for some items: the first ``n`` are in the tables, and some of these are removed."""
-
-    items: Items
-    n: int
-    tables: Tables
-    counts: NDArray[np.int64]  # items alive with each code
-    firsts: NDArray[np.int64]  # the first of them
-
-    @property
-    def n_alive(self) -> int:
-        return int(self.counts.sum())
-
-    def arrays(self) -> tuple[Any, ...]:
-        tables = self.tables
-        width = width_of(tables.words.shape[1])
-        return width, tables.parts, tables.masks, tables.offsets, tables.bases, tables.words, tables.numbers
 
 
 class MultiIndex(FlatIndex):
@@ -55,8 +38,9 @@ class MultiIndex(FlatIndex):
     its buckets large, is scanned as in `FlatIndex`; so is a search with ``allowed``. `hashgrove.build_index` chooses
     between the two classes.
 
-    The tables take about 12 bytes per table and distinct code of 64 bits. They are built after the first 256 queries,
-    which is when they pay, or by `prepare`; and again after items have been added at other places than the end.
+    The tables take about 12 bytes per table and distinct code of 64 bits. `prepare` builds them; without it, a thread
+    does so when many queries have been scanned, and again after items have been added at other places than the end. No
+    search waits for it. `save` writes tables that are ready, unless items have been removed, and `load` maps them.
 
     Parameters
     ----------
@@ -83,7 +67,7 @@ class MultiIndex(FlatIndex):
     _share = 16  # tables are used for k up to one in this many of the items
     _min_items = 2**14  # fewer items are scanned faster than buckets can be found
     _patience = 256  # queries that are scanned before tables are built: building costs about as much as they do
-    _prepared: _Prepared | None = None
+    _prepared: Prepared | None = None
     _n_scanned = 0  # queries since tables would have been of use
 
     def __init__(
@@ -95,7 +79,14 @@ class MultiIndex(FlatIndex):
         n_tables: int | None = None,
     ) -> None:
         self.n_tables = n_tables
+        self._preparing = threading.Lock()
         super().__init__(codes, ids=ids, model=model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_preparing"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {"_preparing": threading.Lock()})
 
     @classmethod
     def sharing(cls, index: FlatIndex) -> MultiIndex:
@@ -104,36 +95,81 @@ class MultiIndex(FlatIndex):
         shared._items = index._now()
         return shared
 
-    def prepare(self) -> None:
-        """Build the tables now, if they are missing or no longer fit."""
-        items = self._now()
-        if items.size:
-            self._prepared_for(items, np.inf)
+    def prepare(self, *, wait: bool = True) -> None:
+        """Have tables ready: map them from the folder, or build them if they are missing or no longer fit.
 
-    def _prepared_for(self, items: Items, n_queries: float) -> _Prepared | None:
-        """The tables for some items; None if there are none and it is not yet time to build them."""
+        If the index is writable, tables that were built are written to its folder. Fewer than 16,384 items get none.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to return only when the tables are ready. Otherwise a thread does the work, and searches scan until
+            it is done; if it fails, the log says why.
+        """
+        if wait:
+            with self._preparing:
+                self._make_ready()
+        elif not self._preparing.locked():
+            threading.Thread(target=self._prepare_in_background, name="hashgrove-tables", daemon=True).start()
+
+    def _prepare_in_background(self) -> None:
+        if not self._preparing.acquire(blocking=False):
+            return  # another thread has begun
+        try:
+            self._make_ready()
+        except Exception as error:  # searches scan; the next thread tries again
+            log.warning("The tables of an index are not used: %s", one_line(error))
+        finally:
+            self._preparing.release()
+
+    def _make_ready(self) -> None:
+        items = self._now()
+        if items.size < self._min_items:
+            return
+        limits = table_limits(8 * items.codes.shape[1])
+        Integer(*limits, or_none=True).check("n_tables", self.n_tables)
+        prepared = self._prepared
+        if prepared is None or not prepared.fits(items):
+            tables = ready_tables(items)
+            prepared = None if tables is None else Prepared.of(tables, items)
+        is_new = prepared is None or not prepared.fits(items)
+        if is_new:
+            prepared = Prepared.of(Tables.of(items.codes, self.n_tables), items)
+        assert prepared is not None
+        self._n_scanned = 0
+        self._prepared = prepared.updated(items)
+        if is_new:
+            self._keep(self._prepared)
+
+    def _keep(self, prepared: Prepared) -> None:
+        """Keep new tables with the items, unless these have changed so that they do not fit, and write them."""
+        with self._changing:
+            now, store, tables = self._items, self._store, prepared.tables
+            if now.lineage is not prepared.items.lineage:
+                return
+            self._items = replace(now, tables=lambda: tables)
+            # after an update, positions are other ones when the folder is loaded
+            if self._writable and store is not None and now.size == store.manifest.n_rows:
+                store.replace_tables(tables)
+
+    def _prepared_for(self, items: Items, n_queries: int) -> Prepared | None:
+        """The tables for some items; None if they are not ready, in which case a thread may begin to prepare them.
+
+        It begins at once if tables only have to learn what has been removed, and after some queries if there are none.
+        """
         prepared = self._prepared
         if prepared is not None and prepared.items is items:
             return prepared
-        fits = prepared is not None and prepared.items.lineage is items.lineage and prepared.n <= items.size
-        if prepared is not None and fits and (items.size - prepared.n) * TAIL <= items.size:
-            self._prepared = _updated(prepared, items)
-            return self._prepared
-        self._n_scanned += int(min(n_queries, self._patience))
-        if items.size < self._min_items or self._n_scanned < self._patience:
-            return None
-        Integer(-(-8 * items.codes.shape[1] // 24), 8 * items.codes.shape[1], or_none=True).check(
-            "n_tables", self.n_tables
-        )
-        tables = Tables.of(items.codes, self.n_tables)
-        counts = np.diff(tables.starts)
-        whole = _Prepared(
-            Items(items.codes, items.ids, n_alive=items.size, lineage=items.lineage),
-            items.size, tables, counts, tables.order[tables.starts[:-1]],
-        )  # fmt: skip
-        self._n_scanned = 0
-        self._prepared = _updated(whole, items)
-        return self._prepared
+        if prepared is not None and prepared.fits(items):
+            if items.alive is prepared.items.alive:
+                self._prepared = prepared = prepared.updated(items)
+                return prepared
+            self.prepare(wait=False)
+        elif items.size >= self._min_items:
+            self._n_scanned += n_queries
+            if self._n_scanned >= self._patience:
+                self.prepare(wait=False)
+        return None
 
     def _search_among(
         self, items: Items, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
@@ -156,10 +192,10 @@ class MultiIndex(FlatIndex):
 
     def cost(self, codes: NDArray[np.uint8], *, k: int, radius: int | None = None) -> float:
         """The mean cost of a query by tables, as a part of a scan; `hashgrove.build_index` uses it."""
-        items = self._now()
         self.prepare()
-        prepared = self._prepared
-        if prepared is None or prepared.items is not items or k * self._share > prepared.n_alive:
+        items = self._now()
+        prepared = self._prepared_for(items, 0)
+        if prepared is None or k * self._share > prepared.n_alive:
             return 1.0
         queries, budget = self._permuted(prepared, codes), int(self._budget * items.size)
         if radius is None:
@@ -168,7 +204,7 @@ class MultiIndex(FlatIndex):
             costs = np.array([within_by_tables(*prepared.arrays(), query, radius, budget)[2] for query in queries])
         return float(np.where(costs > budget, costs + items.size, costs).mean() / items.size)
 
-    def _permuted(self, prepared: _Prepared, codes: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    def _permuted(self, prepared: Prepared, codes: NDArray[np.uint8]) -> NDArray[np.uint64]:
         words = as_words(codes)
         queries = np.empty_like(words)
         permute_bits(words, prepared.tables.bits, queries)
@@ -228,11 +264,11 @@ class MultiIndex(FlatIndex):
 
 
 def _by_tables(
-    prepared: _Prepared, queries: NDArray[np.uint64], k: int, budget: int
+    prepared: Prepared, queries: NDArray[np.uint64], k: int, budget: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
     """The output of `nearest_by_tables` for some queries, which have their bits in the order of the tables."""
     alive, shape = prepared.items.alive, (len(queries), k)
-    out = np.empty(shape, np.uint16), np.empty(shape, np.int64), np.empty(len(queries), np.bool_)
+    out = np.empty(shape, np.uint16), np.zeros(shape, np.int64), np.empty(len(queries), np.bool_)
     costs = np.empty(len(queries), np.int64)
     tables = prepared.tables
     nearest_by_tables(
@@ -250,26 +286,3 @@ def _tail_within(
     distances, positions = np.empty(counts[0], np.uint16), np.empty(counts[0], np.int64)
     scan.fill_within(columns, scan.ALL, query, radius + 1, counts, distances, positions)
     return distances, positions
-
-
-def _updated(prepared: _Prepared, items: Items) -> _Prepared:
-    """The same tables for items of which some have been removed since, or added at the end."""
-    n, tables, counts, firsts = prepared.n, prepared.tables, prepared.counts, prepared.firsts
-    if items.alive is not prepared.items.alive:
-        alive = items.mask()
-        gone = np.flatnonzero(prepared.items.mask()[:n] & ~alive[:n])
-        numbers = np.empty(n, np.int64)
-        numbers[tables.order] = np.repeat(np.arange(tables.n_distinct), np.diff(tables.starts))
-        counts, firsts = counts - np.bincount(numbers[gone], minlength=len(counts)), firsts.copy()
-        first_alive(np.unique(numbers[gone]), tables.starts, tables.order, alive, firsts)
-    return _Prepared(items, n, tables, counts, firsts)
-
-
-@kernel
-def first_alive(numbers: Any, starts: Any, order: Any, alive: Any, firsts: Any) -> None:
-    """Write the first item of some codes that is alive (bool) to ``firsts``; those without any are left as they are."""
-    for number in numbers:
-        for place in range(starts[number], starts[number + 1]):
-            if alive[order[place]]:
-                firsts[number] = order[place]
-                break

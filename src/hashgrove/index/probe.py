@@ -209,6 +209,8 @@ def _keep_first(near: Any, codes: Any, size: int, limit: int, firsts: Any, k: in
         if near[i] < limit - 1 or (near[i] == limit - 1 and (last < 0 or firsts[codes[i]] <= last)):
             near[kept], codes[kept] = near[i], codes[i]
             kept += 1
+            if kept == 2 * k:  # more would mean that tables from elsewhere hold a code twice
+                break
     return kept
 
 

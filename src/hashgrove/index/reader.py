@@ -18,6 +18,7 @@ from hashgrove.index.ids import are_ascending, check_keys
 from hashgrove.index.items import Items, read_only, without
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.stored_features import table_type
+from hashgrove.index.tables import Tables
 from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -60,7 +61,7 @@ class Reader:
         verify = self._verifier(now, codes, ids)
         items = Items(
             read_only(codes), read_only(ids), n_alive=now.n_rows, n_rows=now.n_rows, features=features, verify=verify,
-            verify_features=verify_features,
+            verify_features=verify_features, tables=(lambda: self.tables(now)) if now.n_tables else None,
         )  # fmt: skip
         gone = np.unique(removed[:, 0])
         if now.ordered:
@@ -85,6 +86,23 @@ class Reader:
             return None, None
         table = self.map_file("features", now)
         return table, self._features_verifier(now, table)
+
+    def tables(self, now: Manifest) -> Tables:
+        """Map the tables and verify them; FileNotFoundError if they have been replaced."""
+        path, n_bits = data_file(self.folder, "tables", now.tables_generation), 8 * now.n_bytes
+        layout = Tables.layout(n_bits, now.n_tables, now.n_distinct, now.n_tabled)
+        sizes = [math.prod(shape) * np.dtype(type_).itemsize for type_, shape in layout.values()]
+        if os.path.getsize(path) != sum(sizes):
+            raise damaged(path, f"must have {sum(sizes)} bytes. Got {os.path.getsize(path)}.")
+        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        if _crc(content, 0) != now.tables_crc:
+            raise damaged(path, "it does not match its checksum")
+        parts = np.split(content, np.cumsum(sizes)[:-1])
+        arrays = (part.view(type_).reshape(shape) for part, (type_, shape) in zip(parts, layout.values(), strict=True))
+        tables = Tables.from_arrays(n_bits, *arrays)
+        if fault := tables.fault():
+            raise damaged(path, fault)
+        return tables
 
     def _check_removed(self, now: Manifest, removed: NDArray[np.int64]) -> None:
         """Refuse numbers of rows that no index writes."""
@@ -159,7 +177,9 @@ def id_type(manifest: Manifest) -> np.dtype[Any]:
 def generations(now: Manifest) -> dict[str, int]:
     """The generation of each file that a manifest names; -1 if there is no such file."""
     features = now.features_generation if now.n_features else -1
-    return {"codes": now.generation, "ids": now.ids_generation, "removed": now.generation, "features": features}
+    tables = now.tables_generation if now.n_tables else -1
+    rows = {"codes": now.generation, "ids": now.ids_generation, "removed": now.generation}
+    return {**rows, "features": features, "tables": tables}
 
 
 def _ranks(n_rows: int, removed: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -27,8 +27,10 @@ from hashgrove.index.ids import are_ascending
 from hashgrove.index.items import Items
 from hashgrove.index.locking import lock_file
 from hashgrove.index.manifest import Manifest, is_index_folder
+from hashgrove.index.prepared import ready_tables
 from hashgrove.index.reader import CHUNK, Reader, content_of, generations, id_type
 from hashgrove.index.stored_features import empty_table
+from hashgrove.index.tables import Tables
 from hashgrove.storage.atomic import remove_stale, sync_folder
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 from hashgrove.storage.modelfile import ModelFileError
@@ -183,13 +185,16 @@ class Store:
         self._put_in_place(now)
 
     def rewrite(self, items: Items) -> None:
-        """Replace all rows by the items, in the order in which they were given, in new files."""
+        """Replace all rows by the items, in the order in which they were given, in new files.
+
+        Their tables are written, too, unless items have been removed, which changes the positions of others.
+        """
         generation = self._next_generation(self.manifest)
         ids, codes = items.in_order()
         width = -(-ids.dtype.itemsize // WIDTH_STEP) * WIDTH_STEP if ids.dtype.kind == "S" and len(ids) else 0
         now = replace(
-            self.manifest, n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, text_width=width, n_features=0,
-            ordered=are_ascending(ids), generation=generation, ids_generation=generation,
+            self.manifest.without_tables(), n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, text_width=width,
+            n_features=0, ordered=are_ascending(ids), generation=generation, ids_generation=generation,
             features_generation=generation, removed_crc=0, features_crc=0,
         )  # fmt: skip
         now = replace(
@@ -202,7 +207,24 @@ class Store:
             n_features = items.features.dtype["values"].shape[0]
             crc = self._append("features", generation, 0, items.feature_parts(CHUNK), 0)
             now = replace(now, n_features=n_features, features_crc=crc)
+        if items.alive is None and (tables := ready_tables(items)) is not None:
+            now = self._new_tables(now, tables)
         self._put_in_place(now)
+
+    def replace_tables(self, tables: Tables) -> None:
+        """Write tables that hold the first items, in one durable step."""
+        self._put_in_place(self._new_tables(self.manifest, tables))
+
+    def _new_tables(self, now: Manifest, tables: Tables) -> Manifest:
+        """Write tables in a new file. They are left out if they would not hold the first items of the folder."""
+        n_tables, _, n_distinct = tables.words.shape
+        now = replace(now, n_tables=n_tables, n_tabled=len(tables.order), n_distinct=n_distinct)
+        if not now.tables_fit():
+            return now.without_tables()
+        generation = self._next_generation(now)
+        layout = Tables.layout(8 * now.n_bytes, n_tables, n_distinct, now.n_tabled)
+        arrays = (getattr(tables, name).astype(type_, copy=False) for name, (type_, _) in layout.items())
+        return replace(now, tables_generation=generation, tables_crc=self._append("tables", generation, 0, arrays, 0))
 
     def replace_features(self, table: NDArray[Any]) -> None:
         """Replace the features of all rows, in one durable step."""
@@ -215,6 +237,8 @@ class Store:
         return replace(now, features_generation=generation, n_features=n_features, features_crc=crc)
 
     def _put_in_place(self, now: Manifest) -> None:
+        if not now.tables_fit():
+            now = now.without_tables()
         now.write(self.folder)
         before, self.manifest = self.manifest, now
         if generations(before) != generations(now):

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.codes import as_words, group_equal, unpack
+from hashgrove.index.items import read_only
 from hashgrove.runtime.compiling import kernel
 
-__all__ = ["Tables", "bucket_sizes", "choose_n_tables", "fill_table", "permute_bits", "split_bits"]
+__all__ = ["Tables", "bucket_sizes", "choose_n_tables", "fill_table", "permute_bits", "split_bits", "table_limits"]
 
 MAX_LENGTH = 24  # bits of a part: a table has an entry for each of their values
 SAMPLE = 2**16  # codes that the division of the bits is chosen by
@@ -76,8 +77,7 @@ class Tables:
         bits[:n_bits] = split_bits(distinct, parts)
         words = np.empty((len(distinct), n_words), np.uint64)
         permute_bits(as_words(distinct), bits, words)
-        lengths = parts[:, 1] - parts[:, 0]
-        bases = np.concatenate([[0], (2**lengths + 1).cumsum()])
+        bases = _bases(parts)
         offsets = np.zeros(bases[-1], np.uint32)
         columns = np.empty((len(parts), n_words, len(distinct)), np.uint64)
         numbers = np.empty((len(parts), len(distinct)), np.uint32)
@@ -85,7 +85,50 @@ class Tables:
             part = offsets[bases[t] : bases[t + 1]]
             bucket_sizes(words, first, last, part)
             fill_table(words, first, last, part.copy(), columns[t], numbers[t])
-        return cls(bits, parts, _masks(parts, n_words), offsets, bases[:-1], columns, numbers, starts, order)
+        return cls.from_arrays(n_bits, bits, starts, order, columns, offsets, numbers)
+
+    @classmethod
+    def from_arrays(cls, n_bits: int, *arrays: NDArray[Any]) -> Tables:
+        """Tables of codes of some length from the arrays of `layout`, in this order; what follows from them is added.
+
+        All arrays are made read-only, so that kernels are compiled once for tables in memory and in files.
+        """
+        bits, starts, order, words, offsets, numbers = (read_only(array) for array in arrays)
+        parts = divide(n_bits, len(words))
+        return cls(
+            bits, parts, _masks(parts, words.shape[1]), offsets, _bases(parts)[:-1], words, numbers, starts, order
+        )
+
+    @staticmethod
+    def layout(n_bits: int, n_tables: int, n_distinct: int, n: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Type and shape of each array in the file of the tables of ``n`` codes, in the order of the file."""
+        n_words = -(-n_bits // 64)
+        return {
+            "bits": ("<i8", (64 * n_words,)),
+            "starts": ("<i8", (n_distinct + 1,)),
+            "order": ("<i8", (n,)),
+            "words": ("<u8", (n_tables, n_words, n_distinct)),
+            "offsets": ("<u4", (int(_bases(divide(n_bits, n_tables))[-1]),)),
+            "numbers": ("<u4", (n_tables, n_distinct)),
+        }
+
+    def fault(self) -> str | None:
+        """What is wrong with tables that a stranger wrote; None if no search by them can read beyond an array.
+
+        Codes in the wrong buckets are not noticed. They make results wrong, as wrong codes in the index do.
+        """
+        if not np.array_equal(np.sort(self.bits), np.arange(len(self.bits))):
+            return "each bit must have a place"
+        if not _ascend(self.starts, 1, len(self.order)):
+            return "each code must have items"
+        if self.order.min() < 0 or self.order.max() >= len(self.order):
+            return "it must name items of the index"
+        ends = [*self.bases[1:].tolist(), len(self.offsets)]
+        if not all(_ascend(self.offsets[a:b], 0, self.n_distinct) for a, b in zip(self.bases, ends, strict=True)):
+            return "buckets must follow each other"
+        if self.numbers.max() >= self.n_distinct:
+            return "it must name codes of the index"
+        return None
 
     @property
     def n_distinct(self) -> int:
@@ -105,7 +148,16 @@ def choose_n_tables(n: int, n_bits: int) -> int:
     ([3, 3, 3], 6)
     """
     length = min(max(np.log2(max(n, 2)), 8), MAX_LENGTH)
-    return max(-(-n_bits // MAX_LENGTH), round(n_bits / length), 1)
+    return max(table_limits(n_bits)[0], round(n_bits / length), 1)
+
+
+def table_limits(n_bits: int) -> tuple[int, int]:
+    """The smallest and the largest number of tables for codes of some length.
+
+    >>> table_limits(64)
+    (3, 64)
+    """
+    return -(-n_bits // MAX_LENGTH), n_bits
 
 
 def divide(n_bits: int, n_tables: int) -> NDArray[np.int64]:
@@ -157,6 +209,18 @@ def _masks(parts: NDArray[np.int64], n_words: int) -> NDArray[np.uint64]:
         for bit in range(first, last):
             masks[t, bit // 64] |= np.uint64(1) << np.uint64(bit % 64)
     return masks
+
+
+def _bases(parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the offsets of each table begin, and where those of the last one end."""
+    return np.concatenate([[0], (2 ** (parts[:, 1] - parts[:, 0]) + 1).cumsum()])
+
+
+def _ascend(values: NDArray[Any], step: int, last: int) -> bool:
+    """Whether numbers go from zero to ``last``, each at least ``step`` (0 or 1) above the one before."""
+    pairs = values[:-1], values[1:]
+    ordered = pairs[0] < pairs[1] if step else pairs[0] <= pairs[1]
+    return bool(values[0] == 0 and values[-1] == last and ordered.all())
 
 
 @kernel

@@ -75,6 +75,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        collection.index.prepare(wait=False)  # until it is done, requests are answered by a scan
         yield
         service.close()
 
