@@ -206,6 +206,31 @@ def test_a_damaged_cache_is_compiled_anew(tmp_path, monkeypatch):
             file.write_bytes(file.read_bytes()[:-20])
 
 
+def test_an_error_in_a_kernel_that_a_kernel_calls_reaches_the_caller(tmp_path, monkeypatch):
+    (tmp_path / "halves.py").write_text(
+        "from hashgrove.runtime.compiling import kernel\n\n"
+        "@kernel\ndef half(x):\n    if x % 2:\n        raise ValueError('odd')\n    return x // 2\n\n"
+        "@kernel\ndef quarter(x):\n    return half(half(x))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):  # the second time from the cache
+        sys.modules.pop("halves", None)
+        halves = import_module("halves")
+        assert halves.quarter(12) == 3
+        with pytest.raises(ValueError, match="odd"):
+            halves.quarter(10)
+        assert halves.half(10) == 5
+
+
+def factorial(n):
+    return 1 if n < 2 else n * factorial(n - 1)
+
+
+def test_a_kernel_that_calls_itself_is_refused():
+    with pytest.raises(TypeError, match="factorial calls itself"):
+        compiling.kernel(factorial)
+
+
 class TestInOrder:
     def test_results_are_in_the_order_of_the_pieces(self):
         def slow_first(number):

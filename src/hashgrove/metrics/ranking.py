@@ -145,8 +145,10 @@ def _count_by_class_in_bytes(
                 distance = tile[left_out[q] - start]
                 found[q, distance] -= 1
                 hits[q, distance] -= firsts[q] <= left_out[q] < lasts[q]
-    totals[:] = found[:, :n_distances]
-    relevant[:] = hits[:, :n_distances]
+    for q in range(n_queries):  # totals[:] = found[...] takes numba about a second to compile
+        for distance in range(n_distances):
+            totals[q, distance] = found[q, distance]
+            relevant[q, distance] = hits[q, distance]
 
 
 @kernel

@@ -7,6 +7,7 @@ layer aborts when several Python threads use it.)
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import inspect
 import logging
@@ -18,6 +19,8 @@ from typing import Any
 
 from numba import njit
 from numba.core import event
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 __all__ = ["kernel", "source_digest"]
 
@@ -40,14 +43,20 @@ def kernel(function: Callable[..., Any] | None = None, *, reorder_sums: bool = F
     """
     if function is None:
         return partial(kernel, reorder_sums=reorder_sums)
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    if function.__name__ in function.__code__.co_names:  # numba could not link it into itself: see `_LinkedLibrary`
+        raise TypeError(f"the kernel {function.__name__} calls itself; write a loop")
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     if reorder_sums:
         options["fastmath"] = {"reassoc", "contract"}
+    compiled = njit(**options)(function)
+    if not hasattr(compiled, "enable_caching"):  # with NUMBA_DISABLE_JIT it is the function itself
+        return compiled
+    # What other kernels call is compiled apart, and only as far as they need it: see `_LinkedLibrary`.
+    linked = njit(no_cpython_wrapper=True, pipeline_class=_LinkedCompiler, **options)(function)
+    compiled.get_call_template, compiled.get_overload = linked.get_call_template, linked.get_overload
     try:
-        compiled = njit(cache=True, **options)(function)
+        compiled.enable_caching()
     except RuntimeError:  # numba found no writable folder for its cache: each process has to compile
-        return njit(**options)(function)
-    if not hasattr(compiled, "_cache"):  # with NUMBA_DISABLE_JIT it is the function itself
         return compiled
     # numba uses cached code as long as the file of the kernel is unchanged, even if kernels that it calls from other
     # files have changed. So the stamp has to depend on all files that this file imports.
@@ -59,21 +68,71 @@ def kernel(function: Callable[..., Any] | None = None, *, reorder_sums: bool = F
     return compiled
 
 
-class _CompilationLog(event.Listener):  # type: ignore[misc, unused-ignore]
-    """Logs a record when a kernel of hashgrove is compiled; a kernel that is loaded from the cache gives no record."""
+class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
+    """The code of a kernel that other kernels call: optimised, and then linked into theirs.
+
+    Machine code is made of the callers only, since nothing ever jumps to the code of this kernel by itself. There is
+    also no way in from Python, and no file in the cache, because the machine code of the callers contains it.
+    """
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return the address that stands for no machine code."""
+        return 0
+
+    @property
+    def codegen(self) -> _LinkedLibrary:
+        """What numba tells the environment of the kernel to; it is for Python objects, and a kernel has none."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Do nothing: there is no machine code that could use the environment."""
+
+
+class _LinkedCompiler(Compiler):  # type: ignore[misc, unused-ignore]
+    """numba's compiler, which puts what it makes into a `_LinkedLibrary`."""
+
+    def define_pipelines(self) -> Any:
+        """Return the passes of numba."""
+        self.state.library = _LinkedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        return super().define_pipelines()
+
+
+class _CompilationListener(event.Listener):  # type: ignore[misc, unused-ignore]
+    """Logs that a kernel of hashgrove is compiled; the garbage collector, which took a tenth of the time, waits.
+
+    A kernel that is loaded from the cache is not compiled, and gives no record. numba compiles on one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0  # kernels that are being compiled, each for the one before it
+        self.collects = False
 
     def on_start(self, event: Any) -> None:
         """Log the name of the kernel, and as ``cached`` whether its machine code will be kept for later processes."""
         dispatcher = event.data["dispatcher"]
-        if dispatcher.py_func.__module__.startswith("hashgrove."):
+        if not dispatcher.py_func.__module__.startswith("hashgrove."):
+            return
+        if self.depth == 0:
+            self.collects = gc.isenabled()
+            gc.disable()
             cached = hasattr(dispatcher._cache, "_cache_file")
             logger.info("compiling %s", dispatcher.py_func.__qualname__, extra={"cached": cached})
+        self.depth += 1
 
     def on_end(self, event: Any) -> None:
-        """Log nothing."""
+        """Let the garbage collector go on after the last kernel."""
+        if event.data["dispatcher"].py_func.__module__.startswith("hashgrove."):
+            self.depth -= 1
+            if self.depth == 0 and self.collects:
+                gc.enable()
 
 
-event.register("numba:compile", _CompilationLog())
+event.register("numba:compile", _CompilationListener())
 
 
 def _or_default(method: Callable[..., Any], default: Callable[[], Any]) -> Callable[..., Any]:
