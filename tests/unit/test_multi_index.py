@@ -155,7 +155,7 @@ def wait_for_tables(index):
 
 
 def test_a_thread_builds_tables_when_they_pay():
-    codes, queries = random_codes(2**14, 32), random_codes(100, 32, 1)
+    codes, queries = random_codes(2**16, 32), random_codes(100, 32, 1)
     index, flat = MultiIndex(codes), FlatIndex(codes)
     index._patience = 250
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_a_thread_builds_tables_when_they_pay():
 
 def test_no_search_waits_for_tables():
     """As if another thread were building them: searches scan, and none of them begins to build."""
-    codes, queries = random_codes(2**14, 32), random_codes(100, 32, 1)
+    codes, queries = random_codes(2**16, 32), random_codes(100, 32, 1)
     index, flat = MultiIndex(codes), FlatIndex(codes)
     index._patience = 1
     with index._preparing:
@@ -184,7 +184,7 @@ def test_no_search_waits_for_tables():
 
 
 def test_a_thread_that_cannot_build_tables_says_so(caplog):
-    index = MultiIndex(random_codes(2**14, 32), n_tables=1)
+    index = MultiIndex(random_codes(2**16, 32), n_tables=1)
     index._prepare_in_background()
     assert "The tables of an index are not used: The 'n_tables' parameter must be" in caplog.text
     assert index.search(random_codes(3, 32), 3).ids.shape == (3, 3)

@@ -18,7 +18,6 @@ __all__ = ["INDEXES", "build_index", "load_index"]
 
 INDEXES: dict[str, type[MemoryIndex]] = {"flat": FlatIndex, "multi": MultiIndex}
 
-MIN_ITEMS = 2**16  # of fewer items, a scan takes microseconds
 N_SAMPLE = 64
 WORTH = 0.5  # tables are chosen where they cost less than this part of a scan
 
@@ -63,7 +62,7 @@ def build_index(
     Integer(1).check("k", k)
     Integer(0, or_none=True).check("radius", radius)
     flat = FlatIndex(codes, ids=ids, model=model)
-    if len(flat) < MIN_ITEMS:
+    if len(flat) < MultiIndex._min_items:
         return flat
     items = flat.codes
     sample = items[:: -(-len(items) // N_SAMPLE)] if queries is None else check_codes(queries, n_bytes=items.shape[1])

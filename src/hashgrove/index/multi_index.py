@@ -27,6 +27,7 @@ __all__ = ["MultiIndex"]
 log = logging.getLogger("hashgrove")
 
 QUERIES_PER_CHUNK = 32
+MEMORY = 3  # reading the codes from memory costs as much as comparing them with this many queries
 
 
 class MultiIndex(FlatIndex):
@@ -65,8 +66,9 @@ class MultiIndex(FlatIndex):
 
     _budget = 0.2  # a query that costs more than this part of a scan by tables is scanned instead
     _share = 16  # tables are used for k up to one in this many of the items
-    _min_items = 2**14  # fewer items are scanned faster than buckets can be found
-    _patience = 256  # queries that are scanned before tables are built: building costs about as much as they do
+    _min_items = 2**16  # fewer items are scanned in the time that it takes to find buckets
+    _patience = 2**14  # queries that are scanned before tables are built, which takes about as long
+    _patience_mapped = 2**9  # the same before tables are mapped from the folder and verified
     _prepared: Prepared | None = None
     _n_scanned = 0  # queries since tables would have been of use
 
@@ -98,7 +100,7 @@ class MultiIndex(FlatIndex):
     def prepare(self, *, wait: bool = True) -> None:
         """Have tables ready: map them from the folder, or build them if they are missing or no longer fit.
 
-        If the index is writable, tables that were built are written to its folder. Fewer than 16,384 items get none.
+        If the index is writable, tables that were built are written to its folder. Fewer than 65,536 items get none.
 
         Parameters
         ----------
@@ -167,7 +169,7 @@ class MultiIndex(FlatIndex):
             self.prepare(wait=False)
         elif items.size >= self._min_items:
             self._n_scanned += n_queries
-            if self._n_scanned >= self._patience:
+            if self._n_scanned >= (self._patience if items.tables is None else self._patience_mapped):
                 self.prepare(wait=False)
         return None
 
@@ -177,8 +179,7 @@ class MultiIndex(FlatIndex):
         prepared = self._prepared_for(items, len(codes)) if allowed is None and len(codes) else None
         if prepared is None or k * self._share > prepared.n_alive:
             return super()._search_among(items, codes, k, allowed, n_jobs)
-        queries = self._permuted(prepared, codes)
-        budget = int(self._budget * items.size)
+        queries, budget = self._permuted(prepared, codes), self._most(items, len(codes))
         parts = [(prepared, queries[a:b], k, budget) for a, b in chunks(len(codes), QUERIES_PER_CHUNK)]
         found = zip(*run_tasks(_by_tables, parts, n_jobs=n_jobs), strict=True)
         distances, positions, finished, _ = (np.concatenate(part) for part in found)
@@ -197,12 +198,16 @@ class MultiIndex(FlatIndex):
         prepared = self._prepared_for(items, 0)
         if prepared is None or k * self._share > prepared.n_alive:
             return 1.0
-        queries, budget = self._permuted(prepared, codes), int(self._budget * items.size)
+        queries, budget = self._permuted(prepared, codes), self._most(items, len(codes))
         if radius is None:
             costs = _by_tables(prepared, queries, k, budget)[3]
         else:
             costs = np.array([within_by_tables(*prepared.arrays(), query, radius, budget)[2] for query in queries])
         return float(np.where(costs > budget, costs + items.size, costs).mean() / items.size)
+
+    def _most(self, items: Items, n_queries: int) -> int:
+        """Comparisons that a query may cost by tables; more for few queries, whose scan would wait for memory."""
+        return int(self._budget * items.size * (1 + MEMORY / n_queries))
 
     def _permuted(self, prepared: Prepared, codes: NDArray[np.uint8]) -> NDArray[np.uint64]:
         words = as_words(codes)
@@ -233,7 +238,7 @@ class MultiIndex(FlatIndex):
         prepared = self._prepared_for(items, len(codes)) if allowed is None and len(codes) else None
         if prepared is None:
             return super()._search_radius(codes, radius, allowed, n_jobs)
-        queries, budget = self._permuted(prepared, codes), int(self._budget * items.size)
+        queries, budget = self._permuted(prepared, codes), self._most(items, len(codes))
         tail = as_columns(items.codes[prepared.n :]) if prepared.n < items.size else None
         words = as_words(codes)
 

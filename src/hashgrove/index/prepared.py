@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Prepared:
     counts: NDArray[np.int64]  # items alive with each code
     firsts: NDArray[np.int64]  # the first of them
 
-    @property
+    @cached_property
     def n_alive(self) -> int:
         """Number of items in the tables that have not been removed."""
         return int(self.counts.sum())

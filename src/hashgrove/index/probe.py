@@ -19,7 +19,7 @@ from hashgrove.runtime.simd import popcount, prefetch
 
 __all__ = ["nearest_by_tables", "within_by_tables"]
 
-PROBE_COST = 256  # finding a bucket, far from the last one in memory, costs as much as comparing this many codes
+PROBE_COST = 1024  # finding a bucket, far from the last one in memory, costs as much as scanning this many words
 BATCH = 64  # buckets that are fetched ahead of their use
 
 
@@ -79,7 +79,7 @@ def nearest_by_tables(
                 step += 1
                 continue
             key = part_of(queries[q], first, last)
-            spent += PROBE_COST * _n_subsets(last - first, s)
+            spent += max(PROBE_COST // n_words, 1) * _n_subsets(last - first, s)
             end = np.uint64(1) << np.uint64(last - first)
             flips = (np.uint64(1) << np.uint64(s)) - np.uint64(1)
             base = np.uint64(t * n_words * n_distinct)
@@ -285,7 +285,7 @@ def within_by_tables(
         if first + s > last:
             continue
         key = part_of(query, first, last)
-        spent += PROBE_COST * _n_subsets(last - first, s)
+        spent += max(PROBE_COST // n_words, 1) * _n_subsets(last - first, s)
         end = np.uint64(1) << np.uint64(last - first)
         flips = (np.uint64(1) << np.uint64(s)) - np.uint64(1)
         base = np.uint64(t * n_words * n_distinct)
