@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 WORKERS ?= auto  # test processes: one per core, at most eight
 PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
+BASE ?= HEAD~1  # the commit that bench-change compares with
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo browser test coverage package experiments bench docs lint types clean
+.PHONY: help demo browser test coverage package experiments bench bench-change docs lint types clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/.plot: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -57,6 +58,9 @@ experiments: $(VENV)/.dev  ## run the paper's experiments in small, on embedded 
 
 bench: $(VENV)/.bench  ## time every kernel beside its peers and write docs/results/speed.md; continues where it was stopped
 	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))
+
+bench-change: $(VENV)/.dev  ## time key kernels of this tree and of an earlier commit in turns (BASE=COMMIT names it)
+	$(BIN)/python benchmarks/compare_commits.py --base $(BASE)
 
 docs: $(VENV)/.docs  ## build the documentation in site/; any warning is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs site

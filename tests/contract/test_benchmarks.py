@@ -10,10 +10,11 @@ from importlib import import_module
 
 import pytest
 
-from paths import BENCHMARKS
+from paths import BENCHMARKS, REPOSITORY
 
 sys.path.insert(0, str(BENCHMARKS))
 
+import compare_commits
 import contest
 import speed_tables
 
@@ -51,6 +52,22 @@ def test_profiles_add_up(monkeypatch, capsys):
             times = [seconds for part, seconds in parts.items() if part not in ("all", "ns per addition")]
             assert sum(times) == pytest.approx(parts["all"], abs=0.01)
     assert any(name.startswith("encoding") for name in profiles)
+
+
+@pytest.mark.parametrize("name", compare_commits.jobs(tiny=True, data=None))
+def test_every_job_of_the_comparison_of_commits_gives_the_same_answer_again(name):
+    job = compare_commits.jobs(tiny=True, data=None)[name]()
+    assert len({compare_commits.checksum(job.parts(job.run())) for _ in range(2)}) == 1
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="not a clone: there are no commits to compare")
+def test_two_commits_are_compared_and_the_worktree_is_removed(capsys):
+    rows = compare_commits.main(["--tiny", "--base", "HEAD", "--only", "scan, 64 bits"])
+    assert [row["name"] for row in rows] == ["scan, 64 bits, one query", "scan, 64 bits, batch of 64"]
+    assert all(0 < row[side] < math.inf for row in rows for side in ("base", "now"))
+    said = capsys.readouterr().out
+    assert all(f"| {row['name']} |" in said for row in rows)
+    assert "hashgrove-base-" not in compare_commits.git("worktree", "list")
 
 
 def test_the_committed_page_is_made_from_the_committed_files(tmp_path, monkeypatch):
