@@ -11,14 +11,19 @@ import random
 import subprocess
 import sys
 from functools import partial
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
+from command import call
 from hashgrove import FlatIndex
 from hashgrove.codes import MAX_BITS
 from hashgrove.index import connect
 from hashgrove.index.engines import ENGINES, EngineError, faiss_file, opening
+from hashgrove.index.engines.server import Server
+from hashgrove.runtime.credentials import hide_credentials
+from hashgrove.web.collection import Collection
 from index_writer import content, killed
 from indexes import at_once
 from makers import random_codes
@@ -280,3 +285,41 @@ def test_the_longest_codes(url):
         index.add(codes)
         for found, expected in zip(index.search(codes[:3], 5), FlatIndex(codes).search(codes[:3], 5), strict=True):
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://ann:SECRET@db/x",  # no such scheme
+        "postgresql://ann:SECRET@db:0/x",
+        "postgresql://ann:SEC/RET@db/x",  # what should be percent-encoded is not
+        "postgresql://ann:S?ECRET@db/x",
+        "postgresql://ann:S#ECRET@db/x",
+        "postgresql://ann:[SECRET@db/x",
+        "postgresql://ann:SECRET\u2100@db/x",
+        "postgresql://ann:SEC RET@db/x",
+        "postgresql://ann:SECRET@127.0.0.1:1/x?password=SECRET",
+        "postgresql://ann:SECRET@127.0.0.1:1/x",
+        "milvus://ann:SECRET@127.0.0.1:1/x?connect_timeout=1",
+        *(f"{scheme}://ann:SECRET@db/x" for scheme in LOCAL),
+    ],
+)
+def test_no_error_shows_a_password(url, capsys):
+    with pytest.raises(ValueError, match=r"://ann@|'password'") as caught:
+        connect(url)
+    shown = [str(caught.value), repr(caught.value)]
+    for arguments in (("serve", url), ("push", url, "--to", url), ("search", url, url), ("pull", url, "-o", "x.npy")):
+        shown.append(call(capsys, *arguments)[2])
+        assert shown[-1].startswith("Error: ")
+    assert not [text for text in shown if "RET" in text]
+
+
+def test_a_server_that_is_shown_has_no_password():
+    server = Server.of(urlsplit("milvus://ann:SECRET@db.example/x"), port=1, secret="NONE")
+    assert server.password == "SECRET"
+    assert "SECRET" not in repr(server)
+    with connect("sqlite:///codes.db?table=photos") as index:
+        index.add(random_codes(3))
+    with Collection.open("sqlite:///codes.db?table=photos").index as index:
+        assert index.place == "sqlite:///codes.db"
+    assert hide_credentials("no URL: a@b, c:d@e") == "no URL: a@b, c:d@e"

@@ -155,7 +155,7 @@ def test_what_is_not_hashgroves_is_refused(url, client, collection):
 
 
 def test_wrong_urls_and_servers():
-    refused("milvus://", "must be milvus://user:password@host:port/database")
+    refused("milvus://", "must be milvus://user@host:port/database")
     refused(f"{servers.milvus()}?search=fast", r"'search' parameter must be one of \['exact', 'ivf'\]")
     refused(f"{servers.milvus()}?collection=a-b", "'collection' parameter must be a name")
     with pytest.raises(EngineError, match=r"milvus://ann@127.0.0.1:\d+: .*connect") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -235,7 +236,7 @@ def test_what_is_not_hashgroves_is_refused(url, table, sql):
 
 
 def test_wrong_urls_and_servers(monkeypatch):
-    refused("postgresql://ann@:x/db", "must be postgresql://user:password@host:port/database")
+    refused("postgresql://ann@:x/db", "must be postgresql://user@host:port/database")
     refused("postgresql://ann@host:0/db", "with a port from 1 to 65535. Got 'postgresql://ann@host:0/db'")
     refused("postgresql://host/db", "must name a user and a database")
     refused("postgresql://ann@host", "must name a user and a database")
@@ -259,3 +260,22 @@ def test_the_password_may_come_from_the_environment(monkeypatch):
     for account, password in (("ann", "from outside"), ("ann:a%40b", "a@b")):
         refused(f"postgresql://{account}@{address}", "enough")
         assert (given["user"], given["password"]) == ("ann", password)
+
+
+def test_a_statement_that_takes_too_long_is_given_up(url, table, sql):
+    """Here, because another connection holds the lock of the writers."""
+    with connect(url, timeout=1) as index, connect(url) as other:
+        index.add(random_codes(3))
+        with other._exclusively():
+            with pytest.raises(EngineError, match="statement timeout; 'timeout' is 1 seconds"):
+                index.remove([0])
+            assert len(index) == 3  # readers do not wait
+        index.remove([0])
+        assert len(index) == 2
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "milvus"])
+def test_a_server_that_never_answers_is_given_up(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"{scheme}://ann:SECRET@127.0.0.1:{silent.getsockname()[1]}/db"
+        assert "SECRET" not in refused(place, rf"{scheme}://ann@127.0.0.1:\d+/db: ", connect_timeout=1)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from hashgrove.cli.output import printable
+from hashgrove.runtime.credentials import hide_credentials
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.threads import has_abandoned_calls
 
@@ -33,12 +34,12 @@ LIBRARY_NAMES = {
 
 
 def join_lines(message: object) -> str:
-    """Put the text of an error or warning on one line, without control characters.
+    """Put the text of an error or warning on one line, without control characters and without passwords of URLs.
 
     >>> join_lines(ValueError("Found array with 0 samples\\n  while 1 is required."))
     'Found array with 0 samples while 1 is required.'
     """
-    return printable(" ".join(str(message).split()))
+    return printable(hide_credentials(" ".join(str(message).split())))
 
 
 class _Interrupted(click.ClickException):

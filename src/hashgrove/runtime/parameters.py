@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from hashgrove.runtime.credentials import hide_credentials
+
 __all__ = [
     "Constraint",
     "FilePath",
@@ -48,6 +50,7 @@ class ParameterError(ValueError):
     """
 
     def __init__(self, parameter: str, reason: str) -> None:
+        reason = hide_credentials(reason)
         super().__init__(parameter, reason)  # both are arguments, so that the error can be pickled
         self.parameter, self.reason = parameter, reason
 

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from hashgrove.runtime.credentials import hide_credentials
+
 __all__ = [
     "DEFLATE_RATIO",
     "MEMORY_LIMIT",
@@ -47,11 +49,11 @@ LINE_BREAKS = {ord(char): ascii(char)[1:-1] for char in "\n\r\v\f\x1c\x1d\x1e\x8
 class FileError(ValueError):
     """A file that cannot be used. The message is one line: the file, what it must be, and what it is.
 
-    A line break in the name of the file, or in what is quoted from it, is escaped.
+    A line break in the name of the file, or in what is quoted from it, is escaped, and passwords of URLs are hidden.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message.translate(LINE_BREAKS))
+        super().__init__(hide_credentials(message).translate(LINE_BREAKS))
 
 
 class MissingFileError(FileError, FileNotFoundError):
@@ -64,7 +66,7 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("two\\n  lines"))
     'two lines'
     """
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return hide_credentials(" ".join(str(error).split()))[:200] or type(error).__name__
 
 
 def listed(names: list[str]) -> str:

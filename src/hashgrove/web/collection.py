@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hashgrove import index as indexes
 from hashgrove.codes import unpack
 from hashgrove.index import Index
+from hashgrove.index.engines import Engine
 from hashgrove.index.ids import MAX_ID, check_ids
 from hashgrove.index.stored_features import StoredFeatures
 from hashgrove.runtime.parameters import ParameterError
@@ -101,7 +102,7 @@ class Collection:
         own = os.path.join(place, "model.hashgrove")
         file = model or (own if os.path.exists(own) else None)
         try:
-            name = os.path.basename(os.path.normpath(place))
+            name = _name_of(index.place) if isinstance(index, Engine) else os.path.basename(os.path.normpath(place))
             return cls(index, name, model=None if file is None else _load(file), read_only=read_only)
         except BaseException:
             index.close()
@@ -246,6 +247,16 @@ class _Contents:
     def lookup(self) -> Lookup:
         """Positions of ids."""
         return Lookup(self.ids)
+
+
+def _name_of(place: str) -> str:
+    """The name of a collection in an engine: the last part of its path, or its server.
+
+    >>> _name_of("sqlite:///data/codes.db"), _name_of("milvus://ann@db.example:19530")
+    ('codes.db', 'db.example:19530')
+    """
+    parts = urlsplit(place)
+    return os.path.basename(parts.path.rstrip("/")) or parts.netloc.rpartition("@")[2]
 
 
 def _load(file: str) -> Encoder | ImageEncoder:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.duckdb import DuckdbIndex
@@ -64,7 +64,7 @@ def connect(url: str, *, n_bits: int | None = None, model: Any = None, create: b
     """
     Text().check("url", url)
     Flag().check("create", create)
-    parts = urlsplit(url)
+    parts = _parts_of(url)
     if parts.scheme not in ENGINES:
         schemes = ", ".join(f"{scheme}://" for scheme in ENGINES)
         raise ParameterError("url", f"must begin with one of {schemes}. Got {url!r} instead.")
@@ -74,6 +74,18 @@ def connect(url: str, *, n_bits: int | None = None, model: Any = None, create: b
         OneOf(tuple(engine.options)).check("option", name)
         engine.options[name].check(name, value)
     return engine(parts._replace(query=""), n_bits=n_bits, model=model, create=create, **chosen)
+
+
+def _parts_of(url: str) -> SplitResult:
+    """The parts of a URL; an error if reserved characters in a password would make other parts of it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its message may show the password
+        parts = None
+    if parts is None or "@" in parts.query + parts.fragment:
+        advice = "reserved characters of a password as /, ?, #, [ and @ percent-encoded"
+        raise ParameterError("url", f"must be a URL, with {advice}. Got {url!r} instead.") from None
+    return parts
 
 
 def _options_in(query: str, engine: type[Engine]) -> dict[str, Any]:

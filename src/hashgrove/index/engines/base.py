@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hashgrove.codes import MAX_BITS, digest_of
 from hashgrove.index.base import Index
 from hashgrove.index.changes import Change
-from hashgrove.index.engines.server import without_password
+from hashgrove.index.engines.server import shown_url
 from hashgrove.index.engines.session import EngineError, Meta, Session
 from hashgrove.runtime.parameters import Constraint, Integer, ParameterError
 
@@ -54,7 +54,7 @@ class Engine(Index):
         self, url: SplitResult, *, n_bits: int | None = None, model: Any = None, create: bool = True, **options: Any
     ) -> None:
         super().__init__()
-        self.place = without_password(url)
+        self.place = shown_url(url)
         self._own = threading.local()  # .session: the transaction of the change that a thread is making
         self._n_bytes: int | None = None
         self._ready = False  # whether something has been stored, if only what the first items will be

@@ -6,13 +6,14 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import SplitResult
 
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.milvus_session import MilvusSession
 from hashgrove.index.engines.opening import required
-from hashgrove.index.engines.server import Server
+from hashgrove.index.engines.server import TIME_LIMITS, Server, limits_of
 from hashgrove.index.engines.session import Session
 from hashgrove.index.engines.sql import DEFAULT_TABLE, Identifier
 from hashgrove.runtime.parameters import OneOf
@@ -20,6 +21,15 @@ from hashgrove.runtime.parameters import OneOf
 __all__ = ["MilvusIndex"]
 
 PORT = 19530
+REQUESTS = {f"{what}_collection" for what in ("create", "describe", "drop", "load", "release")} | {
+    "create_index",
+    "delete",
+    "describe_index",
+    "drop_index",
+    "query",
+    "search",
+    "upsert",
+}
 
 
 class MilvusIndex(Engine):
@@ -49,6 +59,8 @@ class MilvusIndex(Engine):
       ``ivf`` replaces BIN_FLAT by BIN_IVF_FLAT with 1,024 lists when you connect, and looks into 32 of them: faster and
       **not exact**. `search` and `search_radius` may then miss items.
     - ``tls``: ``yes`` encrypts and checks the certificate of the server; the default is ``no``.
+    - ``connect_timeout``: seconds that connecting may take, 10 by default.
+    - ``timeout``: seconds that a request may take, 60 by default.
 
     A password that is not in the URL is taken from the environment variable ``MILVUS_PASSWORD``.
     """
@@ -58,6 +70,7 @@ class MilvusIndex(Engine):
         "collection": Identifier(),
         "search": OneOf(("exact", "ivf")),
         "tls": OneOf(("no", "yes")),
+        **TIME_LIMITS,
     }
 
     def _start(self, url: SplitResult, options: Mapping[str, Any], create: bool) -> None:
@@ -68,13 +81,16 @@ class MilvusIndex(Engine):
         logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)
         server = Server.of(url, port=PORT, secret="MILVUS_PASSWORD")
         scheme = "https" if options.get("tls") == "yes" else "http"
+        to_connect, seconds = limits_of(options)
         with self._one_line_errors():
-            self._client = self._library.MilvusClient(
+            client = self._library.MilvusClient(
                 uri=f"{scheme}://{server.host}:{server.port}",
                 user=server.user,
                 password=server.password if server.user else "",
                 db_name=server.database,
+                timeout=to_connect,
             )
+        self._client = _Limited(client, seconds)
         self._turns = _Turns()
         self._last_rank = [0]
         self._largest: list[int] = []  # the largest id, if it is known and has not been removed since
@@ -116,6 +132,17 @@ class MilvusIndex(Engine):
     def close(self) -> None:
         """End the connection."""
         self._client.close()
+
+
+class _Limited:
+    """A client of Milvus whose requests all have a limit of time."""
+
+    def __init__(self, client: Any, seconds: float) -> None:
+        self._client, self._seconds = client, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        return partial(found, timeout=self._seconds) if name in REQUESTS else found
 
 
 class _Turns:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from hashgrove.index.engines.server import without_password
+from hashgrove.index.engines.server import shown_url
 from hashgrove.index.engines.session import EngineError
 from hashgrove.index.locking import lock_file
 from hashgrove.runtime.parameters import ParameterError
@@ -33,8 +33,7 @@ def file_path(url: SplitResult) -> str:
     if url.netloc or not path or "\0" in path:
         raise ParameterError(
             "url",
-            f"must be {url.scheme}:///relative/path or {url.scheme}:////absolute/path. "
-            f"Got {without_password(url)!r} instead.",
+            f"must be {url.scheme}:///relative/path or {url.scheme}:////absolute/path. Got {shown_url(url)!r} instead.",
         )
     return path
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hashgrove.index.engines.base import Engine
 from hashgrove.index.engines.connections import Connections
 from hashgrove.index.engines.opening import required
-from hashgrove.index.engines.server import Server
+from hashgrove.index.engines.server import TIME_LIMITS, Server, limits_of
 from hashgrove.index.engines.session import Meta, Neighbours, Session
 from hashgrove.index.engines.sql import DEFAULT_TABLE, TABLES, Identifier, SqlSession
 from hashgrove.runtime.parameters import OneOf, ParameterError
@@ -28,6 +28,8 @@ __all__ = ["PostgresIndex"]
 PORT = 5432
 ENCRYPTION = {"prefer": None, "disable": False, "require": True}  # what the driver calls them
 LOCKS = 0x68677276  # "hgrv": the class of hashgrove's advisory locks, so that they meet no others
+GRACE_SECONDS = 5  # in which the server says itself that a statement took too long
+CANCELED = "57014"  # what PostgreSQL calls it then
 ITEMS_PER_LIST = 1000  # of an IVFFlat index, as pgvector advises
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"  # every statement sees the items of one moment
 WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"  # a statement sees what others wrote while it waited for the lock
@@ -53,6 +55,9 @@ class PostgresIndex(Engine):
       equal, as learned codes are. `search_radius` is always exact.
     - ``sslmode``: ``prefer`` (the default) encrypts if the server can, ``require`` always, ``verify-full`` also checks
       the certificate of the server, ``disable`` never encrypts.
+    - ``connect_timeout``: seconds that connecting may take, 10 by default.
+    - ``timeout``: seconds that a statement may take, with the time that a writer waits for another one, 60 by default.
+      Building an approximate index has no limit.
 
     A password that is not in the URL is taken from the environment variable ``PGPASSWORD``. The extension pgvector
     must be available on the server; it is created in the database if it is not there.
@@ -63,6 +68,7 @@ class PostgresIndex(Engine):
         "table": Identifier(),
         "search": OneOf(("exact", "hnsw", "ivfflat")),
         "sslmode": OneOf((*ENCRYPTION, "verify-full")),
+        **TIME_LIMITS,
     }
 
     def _start(self, url: SplitResult, options: Mapping[str, Any], create: bool) -> None:
@@ -75,18 +81,24 @@ class PostgresIndex(Engine):
         settings = asdict(server) | {
             "ssl_context": ssl.create_default_context() if mode == "verify-full" else ENCRYPTION[mode]
         }
-        self._connections = Connections(lambda: self._connect(settings), self.place)
+        to_connect, self._seconds = limits_of(options)
+        self._connections = Connections(lambda: self._connect(settings, to_connect, self._seconds), self.place)
+        self._patient = Connections(lambda: self._connect(settings, to_connect, None), self.place)
 
-    def _connect(self, settings: Mapping[str, Any]) -> Any:
-        channel = socket.create_connection((settings["host"], settings["port"]))
+    def _connect(self, settings: Mapping[str, Any], to_connect: int, seconds: int | None) -> Any:
+        """Connect within a limit of time; ``seconds`` limits each statement later on."""
+        channel = socket.create_connection((settings["host"], settings["port"]), timeout=to_connect)
         channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a change is many short messages
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
             connection = self._driver.connect(**settings, sock=channel)
+            connection.autocommit = True  # transactions are begun and ended by `_transaction`
+            if seconds is not None:
+                connection.cursor().execute(f"SET statement_timeout = {1000 * seconds}")
+            channel.settimeout(None if seconds is None else seconds + GRACE_SECONDS)
         except BaseException:
             channel.close()
             raise
-        connection.autocommit = True  # transactions are begun and ended by `_transaction`
         return connection
 
     def _failures(self) -> tuple[type[Exception], ...]:
@@ -94,14 +106,18 @@ class PostgresIndex(Engine):
 
     def _said(self, error: Exception) -> str:
         fields = error.args[0] if error.args else None  # of the server's answer
-        return str(fields["M"]) if isinstance(fields, dict) and "M" in fields else str(error)
+        if isinstance(fields, dict) and "M" in fields:
+            hint = f"; 'timeout' is {self._seconds} seconds" if fields.get("C") == CANCELED else ""
+            return f"{fields['M']}{hint}"
+        if isinstance(error, TimeoutError):
+            return "the server does not answer in time; see the options 'connect_timeout' and 'timeout'"
+        return str(error)
 
     def _agree(self, n_bits: int | None, model: Any, create: bool) -> None:
         super()._agree(n_bits, model, create)
         if self._search_by != "exact":
-            with self._exclusively(), self._session() as session:
-                assert isinstance(session, _PostgresSession)
-                session.build_index()
+            with self._one_line_errors(), self._transaction(*self._write(), connections=self._patient) as session:
+                session.build_index()  # however long it takes
 
     @contextmanager
     def _reading(self) -> Iterator[Session]:
@@ -110,12 +126,17 @@ class PostgresIndex(Engine):
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:
-        with self._transaction(WRITE, f"SELECT pg_advisory_xact_lock({LOCKS}, hashtext('{self._table}'))") as session:
+        with self._transaction(*self._write()) as session:
             yield session
 
+    def _write(self) -> tuple[str, str]:
+        return WRITE, f"SELECT pg_advisory_xact_lock({LOCKS}, hashtext('{self._table}'))"
+
     @contextmanager
-    def _transaction(self, *beginning: str) -> Iterator[Session]:
-        with self._connections.borrow() as connection:  # which is closed after an error: that rolls back
+    def _transaction(self, *beginning: str, connections: Connections | None = None) -> Iterator[_PostgresSession]:
+        with (
+            connections or self._connections
+        ).borrow() as connection:  # which is closed after an error: that rolls back
             for statement in beginning:
                 connection.cursor().execute(statement)
             yield _PostgresSession(connection, self._table, self._ready, self._search_by)
@@ -124,6 +145,7 @@ class PostgresIndex(Engine):
     def close(self) -> None:
         """Close all connections."""
         self._connections.close()
+        self._patient.close()
 
 
 class _PostgresSession(SqlSession):

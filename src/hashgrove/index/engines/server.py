@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from hashgrove.runtime.parameters import ParameterError
+from hashgrove.runtime.credentials import hide_credentials
+from hashgrove.runtime.parameters import Integer, ParameterError
 
-__all__ = ["Server", "without_password"]
+__all__ = ["TIME_LIMITS", "Server", "limits_of", "shown_url"]
+
+# options of every engine that is a server: seconds to connect, and seconds for one statement or request
+TIME_LIMITS = {"connect_timeout": Integer(1, 3600), "timeout": Integer(1, 10**6)}
+CONNECT_SECONDS, SECONDS = 10, 60
 
 
 @dataclass(frozen=True)
@@ -17,13 +24,13 @@ class Server:
 
     >>> from urllib.parse import urlsplit
     >>> Server.of(urlsplit("postgresql://ann@db.example/photos"), port=5432, secret="PGPASSWORD")
-    Server(host='db.example', port=5432, user='ann', password='', database='photos')
+    Server(host='db.example', port=5432, user='ann', database='photos')
     """
 
     host: str
     port: int
     user: str
-    password: str
+    password: str = field(repr=False)
     database: str
 
     @classmethod
@@ -37,19 +44,27 @@ class Server:
         if not url.hostname or given == 0 or "\0" in database or "/" in database:
             raise ParameterError(
                 "url",
-                f"must be {url.scheme}://user:password@host:port/database, with a port from 1 to "
-                f"65535. Got {without_password(url)!r} instead.",
+                f"must be {url.scheme}://user@host:port/database, or user:password@, with a port from 1 to "
+                f"65535. Got {shown_url(url)!r} instead.",
             )
         password = os.environ.get(secret, "") if url.password is None else unquote(url.password)
         return cls(url.hostname, given or port, unquote(url.username or ""), password, database)
 
 
-def without_password(url: SplitResult) -> str:
-    """The URL as it may be shown. (``geturl`` would drop the empty host of a local path.)
+def limits_of(options: Mapping[str, Any]) -> tuple[int, int]:
+    """Seconds to connect, and seconds for a statement or request, from the options of an engine.
+
+    >>> limits_of({"timeout": 5})
+    (10, 5)
+    """
+    return options.get("connect_timeout", CONNECT_SECONDS), options.get("timeout", SECONDS)
+
+
+def shown_url(url: SplitResult) -> str:
+    """The URL as it may be shown: without password and options. (``geturl`` drops the empty host of a local path.)
 
     >>> from urllib.parse import urlsplit
-    >>> without_password(urlsplit("postgresql://ann:secret@db.example/photos"))
+    >>> shown_url(urlsplit("postgresql://ann:secret@db.example/photos"))
     'postgresql://ann@db.example/photos'
     """
-    account, at, host = url.netloc.rpartition("@")
-    return f"{url.scheme}://{account.partition(':')[0]}{at}{host}{url.path}"
+    return hide_credentials(f"{url.scheme}://{url.netloc}{url.path}")

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.runtime.credentials import hide_credentials
+
 __all__ = ["EngineError", "Meta", "Neighbours", "Session"]
 
 Neighbours = tuple[NDArray[Any], NDArray[Any]]  # distances and ids of one query
 
 
 class EngineError(ValueError):
-    """A failure of an engine, in one line that begins with the place of the items."""
+    """A failure of an engine, in one line that begins with the place of the items. Passwords of URLs are hidden."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(hide_credentials(message))
 
 
 @dataclass(frozen=True)
