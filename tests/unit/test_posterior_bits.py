@@ -125,6 +125,47 @@ class TestWhatItLearnsFrom:
             small(hash_function=PosteriorBits(power=power, n_anchors=n_anchors)).fit(X, Y)
 
 
+class TestLogistic:
+    LOGISTIC = PosteriorBits(classifier="logistic")
+
+    def test_classes_and_tags(self):
+        assert small(hash_function=self.LOGISTIC).fit(X, Y).score(X_NEW, Y_NEW) > 0.75
+        (rows, tags), (new, tags_new) = blob_tags(), blob_tags(seed=1)
+        assert small(24, hash_function=self.LOGISTIC).fit(rows, tags).score(new, tags_new) > 0.9
+
+    def test_rows_without_weight_do_no_harm(self):
+        rng = np.random.default_rng(0)
+        wrong = rng.random(len(Y)) < 0.5
+        y = np.where(wrong, rng.permutation(Y), Y)
+        scores = [
+            small(hash_function=self.LOGISTIC).fit(X, y, sample_weight=weights).score(X_NEW, Y_NEW)
+            for weights in (np.where(wrong, 0.0, 1.0), None)
+        ]
+        assert scores[0] > scores[1] + 0.1
+
+    def test_more_features_than_rows_and_anchors(self):
+        wide, wide_new = (blobs(60, 6, 200, noise=0.1, seed=seed) for seed in (0, 1))
+        assert small(hash_function=self.LOGISTIC).fit(*wide).score(*wide_new) > 0.9
+        curved = PosteriorBits(classifier="logistic", n_anchors=60)
+        assert small(12, hash_function=curved, generic_bits=0).fit(*sectors()).score(*sectors(seed=1)) > 0.6
+
+    def test_logits_are_calibrated_and_phi_is_made_of_them(self):
+        rng = np.random.default_rng(0)
+        rows = UnitRows.of(X, None, rng)
+        found = LabelPosterior.learn(rows, ClassLabels(Y), power=1.0, rng=rng, classifier="logistic")
+        p = softmax(found.logits, axis=1)
+        np.testing.assert_allclose(found.phi, p / np.linalg.norm(p, axis=1, keepdims=True), atol=1e-5)
+        assert abs(p.max(axis=1).mean() - (p.argmax(axis=1) == Y).mean()) < 0.1
+
+    def test_the_same_model_with_any_number_of_threads(self, tmp_path):
+        one, two = (small(hash_function=self.LOGISTIC, n_jobs=n).fit(X, Y) for n in (1, 2))
+        assert model_bytes(one, tmp_path / "1") == model_bytes(two, tmp_path / "2")
+
+    def test_bad_classifier(self):
+        with pytest.raises(ValueError, match="The 'classifier' parameter must be"):
+            small(hash_function=PosteriorBits(classifier="svm")).fit(X, Y)
+
+
 class TestAnchors:
     def test_they_see_what_is_not_linear(self):
         train, new = sectors(), sectors(seed=1)

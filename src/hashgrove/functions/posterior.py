@@ -9,6 +9,7 @@ Everything after the regression learns from leave-one-out scores: what rows get 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,12 +19,13 @@ from sklearn.base import BaseEstimator
 from hashgrove.encoders import Encoder, Lifted, Posterior, UnitKernel
 from hashgrove.encoders.posterior import softened
 from hashgrove.numerics.calibration import fit_sigmoids, fit_temperature
-from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
+from hashgrove.numerics.leave_one_out import LeaveOneOutRidge, Regression
+from hashgrove.numerics.logistic import Targets, fit_out_of_fold, split_folds
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import Constraint, Integer, Number, check_parameters
+from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf, check_parameters
 from hashgrove.runtime.sharing import shared
 from hashgrove.supervision import Supervision
 
@@ -47,14 +49,14 @@ class UnitRows:
     sketch : Sketch
         Of very wide rows.
     rows : float32 array of shape (n, n_columns)
-    ridge : LeaveOneOutRidge
-        Regressions on these rows.
+    weights : float64 array of shape (n,), or None
+        How much each row counts.
     """
 
     lift: UnitKernel | None
     sketch: Sketch
     rows: NDArray[np.float32]
-    ridge: LeaveOneOutRidge
+    weights: NDArray[np.float64] | None
 
     @classmethod
     @shared
@@ -67,12 +69,17 @@ class UnitRows:
         n_anchors: int | None = None,
         n_jobs: int | None = None,
     ) -> UnitRows:
-        """Scale the rows of ``X`` and decompose them, once for all regressions."""
+        """Scale the rows of ``X``, once for all regressions."""
         lift = None if n_anchors is None else _lift(X, n_anchors, rng)
         rows = X if lift is None else lift.scores(X, n_jobs=n_jobs)
         sketch = Sketch.draw(rows.shape[1], MAX_FEATURES, rng)
         rows = sketch.apply(unit_rows(rows))
-        return cls(lift, sketch, rows, LeaveOneOutRidge(rows, weights))
+        return cls(lift, sketch, rows, weights)
+
+    @cached_property
+    def ridge(self) -> LeaveOneOutRidge:
+        """Regressions on these rows."""
+        return LeaveOneOutRidge(self.rows, self.weights)
 
     def lifted(self, encoder: Encoder) -> Encoder:
         """An encoder of lifted rows as an encoder of the features."""
@@ -99,6 +106,9 @@ class LabelPosterior:
         Whether the labels are classes, which exclude each other, or tags.
     power : float
         The exponent that softens the probabilities.
+    logits : float32 array of shape (n, n_labels)
+        For each training row, from regressions that had not seen it; their softmax or sigmoids are calibrated
+        probabilities.
     phi : float32 array of shape (n, n_labels)
         The softened probabilities of the training rows, each from regressions that had not seen the row.
     seen : float32 array of shape (n, n_labels)
@@ -107,31 +117,44 @@ class LabelPosterior:
         Regressions on ``phi``.
     penalty : float
         The regression of a bit on ``phi`` has this penalty.
-    label_penalty : float
-        The penalty of the regression of the labels on the features, which has the least leave-one-out error.
+    label_penalty : float or None
+        The penalty of the ridge regression of the labels on the features, which has the least leave-one-out error;
+        None if the labels were learned otherwise.
     """
 
     weights: NDArray[np.float32]
     bias: NDArray[np.float32]
     exclusive: bool
     power: float
+    logits: NDArray[np.float32]
     phi: NDArray[np.float32]
     seen: NDArray[np.float32]
     ridge: LeaveOneOutRidge
     penalty: float
-    label_penalty: float
+    label_penalty: float | None
 
     @classmethod
     @shared
     def learn(
-        cls, rows: UnitRows, supervision: Supervision, *, power: float, rng: np.random.Generator
+        cls,
+        rows: UnitRows,
+        supervision: Supervision,
+        *,
+        power: float,
+        rng: np.random.Generator,
+        classifier: str = "ridge",
+        n_jobs: int | None = None,
     ) -> LabelPosterior:
         """Learn the probabilities from class labels or tags."""
         labels = supervision.indicator()
         labels = labels[:, labels.any(axis=0)]
         exclusive = supervision.exclusive
-        label_penalty = rows.ridge.best_penalty(labels)
-        found = rows.ridge.solve(labels, label_penalty)
+        label_penalty = None
+        if classifier == "logistic":
+            found = _logistic(rows, labels, supervision, rng, n_jobs)
+        else:
+            label_penalty = rows.ridge.best_penalty(labels)
+            found = rows.ridge.solve(labels, label_penalty)
         sample = sample_rows(len(labels), CALIBRATION_ROWS, rng)
         scores = found.left_out[sample]
         counts = None if supervision.weights is None else supervision.weights[sample]
@@ -141,12 +164,14 @@ class LabelPosterior:
         else:
             slope, shift = fit_sigmoids(scores, labels[sample], counts)
         weights, bias = (found.weights * slope[:, None]).astype(np.float32), (found.bias * slope + shift)
-        phi = softened((found.left_out * slope + shift).astype(np.float32), exclusive=exclusive, power=power)
+        logits = (found.left_out * slope + shift).astype(np.float32)
+        phi = softened(logits, exclusive=exclusive, power=power)
         return cls(
             weights=rows.sketch.expand(weights),
             bias=bias.astype(np.float32),
             exclusive=exclusive,
             power=power,
+            logits=logits,
             phi=phi,
             seen=softened(rows.rows @ weights.T + bias.astype(np.float32), exclusive=exclusive, power=power),
             ridge=LeaveOneOutRidge(phi, supervision.weights),
@@ -166,6 +191,26 @@ class LabelPosterior:
         )
 
 
+def _logistic(
+    rows: UnitRows,
+    labels: NDArray[np.float64],
+    supervision: Supervision,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+) -> Regression:
+    """A logistic regression of the labels on the rows, with scores of each row by one that had not seen it."""
+    found = fit_out_of_fold(
+        rows.rows,
+        labels,
+        exclusive=supervision.exclusive,
+        folds=split_folds(labels, exclusive=supervision.exclusive, rng=rng),
+        targets=lambda visible: Targets(labels, supervision.weights),
+        rng=rng,
+        n_jobs=n_jobs,
+    )
+    return Regression(found.model.weights, found.model.bias, found.left_out.astype(np.float64))
+
+
 class _Prepared(NamedTuple):
     """The training rows, and the probabilities of their labels."""
 
@@ -181,6 +226,9 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
+    classifier : {"ridge", "logistic"}, default="ridge"
+        The regression that predicts the labels. ``"logistic"`` takes longer to train and as long to encode; its
+        probabilities are better where there are few labels per class, and worse on some data.
     power : float, default=0.35
         The exponent that softens the probabilities. Towards 0 all labels count alike; with 1 only likely labels count.
     n_anchors : int or None, default=None
@@ -199,6 +247,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
     """
 
     constraints: ClassVar[dict[str, Constraint]] = {
+        "classifier": OneOf(("ridge", "logistic")),
         "power": Number(above=0, below=1.0000001),
         "n_anchors": Integer(1, or_none=True),
     }
@@ -206,7 +255,8 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
     weighted: ClassVar[bool] = False
     generic_share: ClassVar[float] = 0.25
 
-    def __init__(self, *, power: float = POWER, n_anchors: int | None = None) -> None:
+    def __init__(self, *, classifier: str = "ridge", power: float = POWER, n_anchors: int | None = None) -> None:
+        self.classifier = classifier
         self.power = power
         self.n_anchors = n_anchors
 
@@ -228,7 +278,9 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
             )
         with single_threaded_blas():
             rows = UnitRows.of(X, supervision.weights, rng, n_anchors=self.n_anchors, n_jobs=n_jobs)
-            posterior = LabelPosterior.learn(rows, supervision, power=self.power, rng=rng)
+            posterior = LabelPosterior.learn(
+                rows, supervision, power=self.power, rng=rng, classifier=self.classifier, n_jobs=n_jobs
+            )
         return _Prepared(rows, posterior)
 
     def learn(

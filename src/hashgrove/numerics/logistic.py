@@ -1,0 +1,233 @@
+"""Logistic regression of many labels at once, with predictions for each row by a model that has not seen it.
+
+A model fits the rows that it was trained on better than others, so whatever is learned next should see predictions of
+models that have not seen the row. A logistic regression has no closed form for them: three models learn from two thirds
+of the rows each. They also choose the penalty, by the likelihood of the labels that they have not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
+
+from hashgrove.numerics.sampling import sample_rows
+from hashgrove.runtime.threads import run_tasks
+
+__all__ = ["Logits", "OutOfFold", "Targets", "fit_logits", "fit_out_of_fold", "split_folds"]
+
+N_FOLDS = 3
+PENALTIES = 0.01 / np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])  # from strong to weak
+CHOOSING_ROWS = 6000  # more are not needed to choose the penalty
+MAX_ITER = 60
+LEAST_CURVATURE = 1e-6
+LEAST_VARIANCE = 1e-6  # of a direction, in units of the largest, if there are fewer rows than features
+TOLERANCE = 1e-4  # relative change of the loss in one step
+
+
+class Logits(NamedTuple):
+    """Linear models of labels: the logits of rows X are ``X @ weights.T + bias``."""
+
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+    def of(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logits of rows, in float32."""
+        return X @ self.weights.T.astype(np.float32) + self.bias.astype(np.float32)
+
+
+class Targets(NamedTuple):
+    """What a model learns: probabilities of the labels of each row, and how much the row counts."""
+
+    labels: NDArray[Any]
+    weights: NDArray[np.float64] | None
+
+
+class OutOfFold(NamedTuple):
+    """Linear models that learned from all rows, and the logits of the known rows by models that did not see them."""
+
+    model: Logits
+    left_out: NDArray[np.float32]
+    penalty: float
+
+
+def fit_logits(
+    X: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    *,
+    penalty: float,
+    exclusive: bool,
+    sample_weight: NDArray[np.float64] | None = None,
+    start: Logits | None = None,
+) -> Logits:
+    """The weights and the bias with the least cross-entropy summed over the rows + ``penalty`` / 2 x their squares.
+
+    L-BFGS, in which each feature has a step of its own: the inverse of the curvature that it can be expected to have.
+    The bias is not penalised.
+
+    Parameters
+    ----------
+    X : float32 array of shape (n, d)
+        Rows with means near zero; it converges quickly if their columns are uncorrelated.
+    targets : array of shape (n, n_labels)
+        0 or 1, or probabilities. With ``exclusive`` labels each row sums to 1, and the logits are those of a softmax;
+        otherwise each label has a sigmoid of its own.
+    penalty : float
+    exclusive : bool
+    sample_weight : array of shape (n,), optional
+    start : Logits, optional
+        Where to begin, such as the solution with another penalty.
+
+    Examples
+    --------
+    >>> X = np.array([[-1.0], [1.0], [-1.0], [1.0]], np.float32)
+    >>> y = np.array([[1.0, 0], [0, 1], [1, 0], [1, 0]])
+    >>> found = fit_logits(X, y, penalty=1e-6, exclusive=True)
+    >>> (np.diff(found.of(np.array([[1.0]], np.float32))) + 0.0).round(1).tolist()  # one of two rows
+    [[0.0]]
+    """
+    (n, d), n_labels = X.shape, targets.shape[1]
+    targets = targets.astype(np.float32)
+    weights = None if sample_weight is None else sample_weight.astype(np.float32)[:, None]
+    total = float(n if sample_weight is None else sample_weight.sum())
+    share = np.average(targets, axis=0, weights=sample_weight)
+    curvature = max(float((share * (1 - share)).mean()), LEAST_CURVATURE)
+    squares = np.einsum("ij,ij->j", X, X).astype(np.float64)
+    step = 1 / np.sqrt(curvature * np.append(squares, total) + penalty)
+
+    def loss(scaled: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The loss per unit of weight, and its gradient, in coordinates of about the same curvature."""
+        found = scaled.reshape(n_labels, d + 1) * step
+        logits = X @ found[:, :d].T.astype(np.float32) + found[:, d].astype(np.float32)
+        if exclusive:
+            logits -= logits.max(axis=1, keepdims=True)
+            p = np.exp(logits)
+            sums = p.sum(axis=1, keepdims=True)
+            p /= sums
+            losses = np.log(sums[:, 0]) - np.einsum("ij,ij->i", logits, targets)
+        else:
+            p = expit(logits)
+            losses = (np.logaddexp(0, logits) - logits * targets).sum(axis=1)
+        p -= targets
+        if weights is not None:
+            p *= weights
+            losses *= weights[:, 0]
+        slopes = np.hstack([(p.T @ X).astype(np.float64), p.sum(axis=0, dtype=np.float64)[:, None]])
+        slopes[:, :d] += penalty * found[:, :d]
+        value = losses.sum(dtype=np.float64) + penalty / 2 * np.square(found[:, :d]).sum()
+        return float(value) / total, (slopes * step).ravel() / total
+
+    first = np.zeros((n_labels, d + 1)) if start is None else np.hstack([start.weights, start.bias[:, None]]) / step
+    options = {"maxiter": MAX_ITER, "ftol": TOLERANCE, "gtol": 1e-8, "maxcor": 10}
+    found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options)
+    best = found.x.reshape(n_labels, d + 1) * step
+    return Logits(best[:, :d], best[:, d])
+
+
+def split_folds(labels: NDArray[Any], *, exclusive: bool, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The number of the fold of each row, from 0 to 2. The rows of a class are divided evenly among the folds.
+
+    >>> split_folds(np.eye(2).repeat(3, axis=0), exclusive=True, rng=np.random.default_rng(0))[:3].tolist()
+    [1, 2, 0]
+    """
+    order = rng.permutation(len(labels))
+    if exclusive:
+        order = order[np.argsort(labels[order].argmax(axis=1), kind="stable")]
+    folds = np.empty(len(labels), np.int64)
+    folds[order] = np.arange(len(labels)) % N_FOLDS
+    return folds
+
+
+def fit_out_of_fold(
+    X: NDArray[np.float32],
+    labels: NDArray[np.float64],
+    *,
+    exclusive: bool,
+    folds: NDArray[np.int64],
+    targets: Callable[[NDArray[np.bool_]], Targets],
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+) -> OutOfFold:
+    """Logistic regressions of labels with the penalty that makes labels that a model has not seen most likely.
+
+    Parameters
+    ----------
+    X : float32 array of shape (n_rows, d)
+        The rows with labels, then any others that models may learn from.
+    labels : array of shape (n, n_labels)
+        0 or 1; of the first n rows.
+    exclusive : bool
+    folds : int64 array of shape (n,)
+        See `split_folds`.
+    targets : function
+        What a model learns that may see the labels that a mask of shape (n,) selects. It gives targets of all
+        ``n_rows`` rows; those whose labels the model may not see are left out.
+    rng : Generator
+        Draws the rows that choose the penalty, if there are many.
+    n_jobs : int or None
+    """
+    n, n_rows = len(labels), len(X)
+    mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    rows, basis = _uncorrelated(X - mean)
+    visible = [folds != fold for fold in range(N_FOLDS)]
+    learned = [targets(mask) for mask in visible]
+    usable = [np.append(mask, np.ones(n_rows - n, bool)) for mask in visible]
+    sample = np.zeros(n_rows, bool)
+    sample[sample_rows(n_rows, CHOOSING_ROWS, rng)] = True
+
+    def learn(k: int, among: NDArray[np.bool_], penalty: float, start: Logits | None) -> Logits:
+        chosen = np.flatnonzero(usable[k] & among)
+        weights = None if learned[k].weights is None else learned[k].weights[chosen]  # type: ignore[index]
+        part = rows[chosen], learned[k].labels[chosen]
+        return fit_logits(*part, penalty=penalty, exclusive=exclusive, sample_weight=weights, start=start)
+
+    def unlikelihood(models: list[Logits]) -> float:
+        unseen = [np.flatnonzero((folds == k) & sample[:n]) for k in range(N_FOLDS)]
+        pairs = zip(models, unseen, strict=True)
+        return sum(_cross_entropy(model.of(rows[part]), labels[part], exclusive=exclusive) for model, part in pairs)
+
+    best: tuple[float, float, list[Logits]] = np.inf, PENALTIES[0], []
+    models: list[Any] = [None] * N_FOLDS
+    for penalty in PENALTIES.tolist():
+        models = run_tasks(learn, [(k, sample, penalty, models[k]) for k in range(N_FOLDS)], n_jobs=n_jobs)
+        if (found := unlikelihood(models)) >= best[0]:
+            break
+        best = found, penalty, models
+    _, penalty, models = best
+    if not sample.all():
+        models = run_tasks(
+            learn, [(k, np.ones(n_rows, bool), penalty, models[k]) for k in range(N_FOLDS)], n_jobs=n_jobs
+        )
+    left_out = np.empty(labels.shape, np.float32)
+    for k, model in enumerate(models):
+        left_out[folds == k] = model.of(rows[:n][folds == k])
+    whole = targets(np.ones(n, bool))
+    start = Logits(*(np.mean(parts, axis=0) for parts in zip(*models, strict=True)))
+    model = fit_logits(
+        rows, whole.labels, penalty=penalty, exclusive=exclusive, sample_weight=whole.weights, start=start
+    )
+    weights = model.weights @ basis.T
+    return OutOfFold(Logits(weights, model.bias - weights @ mean), left_out, penalty)
+
+
+def _uncorrelated(X: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """The rows in a basis in which their columns are uncorrelated, and the basis, one vector per column."""
+    n, d = X.shape
+    if n < d:  # the rows span n dimensions at most
+        values, vectors = eigh((X @ X.T).astype(np.float64))
+        kept = values > values[-1] * LEAST_VARIANCE
+        basis = (X.T @ vectors[:, kept].astype(np.float32)).astype(np.float64) / np.sqrt(values[kept])
+    else:
+        basis = eigh((X.T @ X).astype(np.float64))[1]
+    return X @ basis.astype(np.float32), basis
+
+
+def _cross_entropy(logits: NDArray[np.float32], labels: NDArray[np.float64], *, exclusive: bool) -> float:
+    if exclusive:
+        return float((logsumexp(logits, axis=1) - (logits * labels).sum(axis=1)).sum())
+    return float((np.logaddexp(0, logits) - logits * labels).sum())

@@ -1,0 +1,110 @@
+"""Logistic regression of many labels: equal to scikit-learn's, and no row sees its own label."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.linear_model import LogisticRegression
+
+from hashgrove.numerics import logistic
+from hashgrove.numerics.logistic import PENALTIES, Targets, fit_logits, fit_out_of_fold, split_folds
+from makers import blob_tags, blobs
+
+X, Y = (part[:90] for part in blobs(120, 6, 10, noise=0.3))
+X = (X - X.mean(axis=0)).astype(np.float32)
+CLASSES = np.eye(6)[Y]
+
+
+def out_of_fold(X=X, labels=CLASSES, *, exclusive=True, weights=None, seed=0, n_jobs=1):
+    folds = split_folds(labels, exclusive=exclusive, rng=np.random.default_rng(seed))
+    targets = Targets(labels, weights)
+    rng = np.random.default_rng(1)
+    given = {"folds": folds, "targets": lambda visible: targets, "rng": rng, "n_jobs": n_jobs}
+    return folds, fit_out_of_fold(X, labels, exclusive=exclusive, **given)
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-10)
+    monkeypatch.setattr(logistic, "MAX_ITER", 2000)
+
+
+@pytest.mark.usefixtures("exact")
+class TestSolution:
+    @pytest.mark.parametrize("weights", [None, np.linspace(0.2, 2, len(X))], ids=["equal", "weighted"])
+    @pytest.mark.parametrize("penalty", [0.1, 3.0])
+    def test_classes_as_by_scikit_learn(self, penalty, weights):
+        found = fit_logits(X, CLASSES, penalty=penalty, exclusive=True, sample_weight=weights)
+        expected = LogisticRegression(C=1 / penalty, tol=1e-8, max_iter=5000).fit(X, Y, sample_weight=weights)
+        np.testing.assert_allclose(found.weights, expected.coef_, atol=5e-3)
+        np.testing.assert_allclose(found.bias - found.bias.mean(), expected.intercept_, atol=5e-3)
+
+    def test_tags_as_by_scikit_learn(self):
+        rows, tags = blob_tags()
+        rows = rows.astype(np.float32)
+        found = fit_logits(rows, tags, penalty=0.5, exclusive=False)
+        for j in range(tags.shape[1]):
+            expected = LogisticRegression(C=2.0, tol=1e-8, max_iter=5000).fit(rows, tags[:, j])
+            np.testing.assert_allclose(found.weights[j], expected.coef_[0], atol=1e-2)
+            np.testing.assert_allclose(found.bias[j], expected.intercept_[0], atol=1e-2)
+
+    def test_the_start_does_not_matter(self):
+        first = fit_logits(X, CLASSES, penalty=10.0, exclusive=True)
+        with_start = fit_logits(X, CLASSES, penalty=0.3, exclusive=True, start=first)
+        np.testing.assert_allclose(
+            with_start.weights, fit_logits(X, CLASSES, penalty=0.3, exclusive=True).weights, atol=2e-3
+        )
+
+    def test_soft_targets_count_like_rows_of_both_labels(self):
+        soft = fit_logits(X[:1], np.array([[0.25, 0.75]]), penalty=0.1, exclusive=True)
+        hard = fit_logits(
+            np.repeat(X[:1], 2, axis=0),
+            np.eye(2),
+            penalty=0.1,
+            exclusive=True,
+            sample_weight=np.array([0.25, 0.75]),
+        )
+        np.testing.assert_allclose(soft.of(X[:1]), hard.of(X[:1]), atol=1e-3)
+
+    @pytest.mark.parametrize(("n", "d"), [(60, 200), (90, 10)], ids=["wide", "tall"])
+    def test_left_out_logits_are_those_of_the_other_folds(self, n, d):
+        rows, y = blobs(n, 4, d, noise=0.2)
+        rows, labels = rows.astype(np.float32) + 3, np.eye(4)[y]
+        folds, found = out_of_fold(rows, labels)
+        centred = rows - rows.mean(axis=0)
+        for k in range(3):
+            other = fit_logits(centred[folds != k], labels[folds != k], penalty=found.penalty, exclusive=True)
+            logits, left_out = (z - z.mean(axis=1, keepdims=True) for z in (other.of(centred), found.left_out))
+            np.testing.assert_allclose(left_out[folds == k], logits[folds == k], atol=0.1)
+        whole = fit_logits(centred, labels, penalty=found.penalty, exclusive=True)
+        np.testing.assert_allclose(found.model.of(rows), whole.of(centred), atol=0.1)
+
+    def test_the_penalty_is_the_most_likely_one(self):
+        folds, found = out_of_fold()
+        losses = []
+        for penalty in PENALTIES:
+            models = [fit_logits(X[folds != k], CLASSES[folds != k], penalty=penalty, exclusive=True) for k in range(3)]
+            logits = np.stack([models[fold].of(row[None])[0] for row, fold in zip(X, folds, strict=True)])
+            losses.append((logsumexp(logits, axis=1) - logits[np.arange(len(X)), Y]).mean())
+        assert found.penalty == PENALTIES[np.argmin(losses)]
+
+
+def test_folds_divide_each_class_evenly():
+    folds = split_folds(CLASSES, exclusive=True, rng=np.random.default_rng(0))
+    counts = np.array([np.bincount(folds[c == Y], minlength=3) for c in range(6)])
+    assert (counts.max(axis=1) - counts.min(axis=1)).max() <= 1
+
+
+def test_many_rows_choose_the_penalty_by_a_sample(monkeypatch):
+    whole = out_of_fold()[1]
+    monkeypatch.setattr(logistic, "CHOOSING_ROWS", 60)
+    sampled = out_of_fold()[1]
+    assert (sampled.left_out.argmax(axis=1) == whole.left_out.argmax(axis=1)).mean() > 0.9
+    assert (sampled.left_out != 0).any(axis=1).all()
+
+
+def test_the_same_result_with_any_number_of_threads():
+    (_, one), (_, two) = out_of_fold(n_jobs=1), out_of_fold(n_jobs=2)
+    np.testing.assert_array_equal(one.left_out, two.left_out)
+    np.testing.assert_array_equal(one.model.weights, two.model.weights)
