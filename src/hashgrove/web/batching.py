@@ -119,6 +119,7 @@ class Batcher:
         self._waiting: deque[_Waiting] = deque()
         self._n_rows = 0  # of what waits
         self._change = threading.Condition()
+        self._will_wake = False  # of the event loop only
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="hashgrove-search", daemon=True)
         self._thread.start()
@@ -136,12 +137,19 @@ class Batcher:
                 raise Full
             self._waiting.append(waiting)
             self._n_rows += len(query.codes)
-            self._change.notify()
+        if not self._will_wake:  # after the requests that the event loop has read already, so that they share a pass
+            self._will_wake = True
+            waiting.answer.get_loop().call_soon(self._wake)
         try:
             return await waiting.answer
         except asyncio.CancelledError:  # its time is over, or the client has gone
             self._forget(waiting)
             raise
+
+    def _wake(self) -> None:
+        self._will_wake = False
+        with self._change:
+            self._change.notify()
 
     def _forget(self, waiting: _Waiting) -> None:
         with self._change:
