@@ -638,7 +638,7 @@ def vector_measures(database, queries, y_query, y_database, *, metric, k, releva
                 lengths = np.sqrt(sum(item**2)) * np.sqrt(sum(query**2))
                 distance = -sum(item * query) / lengths if lengths > 0 else 0.0
             else:
-                distance = np.sqrt(sum((item - query) ** 2))
+                distance = np.sqrt(sum((item - query) ** 2)) if metric == "euclidean" else -sum(item * query)
             ranked.append((distance, i))
         marks = [bool(relevant(label, y_database[i])) for _, i in sorted(ranked)]
         if any(marks):

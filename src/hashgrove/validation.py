@@ -2,13 +2,14 @@
 
 Users should learn how good their codes are before they trust them. `validate` measures the codes on held-out rows, and
 beside them the vectors themselves (cosine similarity) and codes of the same length that are learned without labels
-(ITQ). Codes that lose against one of these are not worth their labels, and `FastHash.fit` warns of it.
+(ITQ). The same rows are searched for with all of them, so each difference has an interval that is paired over rows.
+Codes that lose against one of these by more than that are not worth their labels, and `FastHash.fit` warns of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from scipy import sparse
 from hashgrove.baselines import ITQ, LSH
 from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
-from hashgrove.metrics import count_distinct, evaluate, evaluate_vectors
+from hashgrove.metrics import Comparison, Report, VectorReport, count_distinct, evaluate, evaluate_vectors
 from hashgrove.runtime.parameters import Number, ParameterError
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
@@ -32,13 +33,26 @@ CODES, VECTORS = "these codes", "float vectors, cosine"
 
 @dataclass(frozen=True)
 class Measured:
-    """One line of the comparison; ``distinct`` is None for vectors."""
+    """One line of the comparison.
+
+    ``distinct`` is None for vectors. ``lead`` is how much better the codes are than this method, with 95 % intervals
+    over the held-out rows; None for the codes themselves.
+    """
 
     method: str
     n_bytes: int
     map: float
     precision_at_10: float
     distinct: int | None
+    lead: Comparison | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.lead is not None:
+            map_lead, precision_lead = (difference._asdict() for difference in self.lead)
+            values["lead"] = {"map": map_lead, "precision_at_10": precision_lead}
+        return values
 
 
 @dataclass(frozen=True)
@@ -62,18 +76,19 @@ class Validation:
         return self.rows[0].map
 
     def warnings(self) -> list[str]:
-        """One sentence for each method that is better than the codes."""
+        """One sentence for each method whose MAP is better than that of the codes beyond the interval."""
         codes, *others = self.rows
         return [
-            f"On held-out rows the codes are worse than {other.method}: MAP {codes.map:.3f} against {other.map:.3f}. "
+            f"On held-out rows the codes are worse than {other.method}: MAP {codes.map:.3f} against {other.map:.3f} "
+            f"(95 % interval of the difference: {other.lead.map}). "
             "More labelled rows may help; otherwise use these instead."
             for other in others
-            if codes.map < other.map
+            if other.lead is not None and other.lead.map.high < 0
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        return {"n_rows": self.n_rows, "rows": [asdict(row) for row in self.rows]}
+        return {"n_rows": self.n_rows, "rows": [row.to_dict() for row in self.rows]}
 
     def __str__(self) -> str:
         lines = [
@@ -83,7 +98,15 @@ class Validation:
             distinct = "" if row.distinct is None else f"{row.distinct:,}"
             figures = f"{row.n_bytes:>6,} {row.map:>7.4f} {row.precision_at_10:>7.4f}"
             lines.append(f"{row.method:<28} {figures}  {distinct}".rstrip())
+        compared = [(row.method, row.lead) for row in self.rows if row.lead is not None]
+        if compared:
+            lines += ["", f"{'lead of these codes (95 %)':<28} {'MAP':<21} P@10"]
+        lines += [f"{method:<28} {lead.map!s:<21} {lead.precision_at_k}{_verdict(lead)}" for method, lead in compared]
         return "\n".join(lines)
+
+
+def _verdict(lead: Comparison) -> str:
+    return "" if lead.map.is_decided else "  (MAP not distinguishable)"
 
 
 class HeldOut(NamedTuple):
@@ -170,18 +193,25 @@ def measure(
     X, (y, options) = X[chosen], labels.subset(chosen).evaluation_labels()
     options |= {"k": K, "exclude_self": True, "n_jobs": n_jobs}
 
-    def of_codes(name: str, codes: NDArray[np.uint8]) -> Measured:
-        report = evaluate(codes, codes, y_queries=y, y_database=y, knn=None, **options)
-        return Measured(name, codes.shape[1], report.map, report.precision_at_k, count_distinct(codes))
+    def of_codes(codes: NDArray[np.uint8]) -> Report:
+        return evaluate(codes, codes, y_queries=y, y_database=y, knn=None, **options)
+
+    def line(method: str, n_bytes: int, report: Report | VectorReport, distinct: int | None) -> Measured:
+        lead = None if report is mine else mine.compare(report)
+        return Measured(method, n_bytes, report.map, report.precision_at_k, distinct, lead)
 
     n_bits = encoder.n_bits
+    codes = encoder.encode(X, n_jobs=n_jobs)
+    mine = of_codes(codes)
     rival = ITQ(n_bits, random_state=seed) if n_bits <= X.shape[1] else LSH(n_bits, random_state=seed)
+    others = rival.fit(X_train).transform(X)
     vectors = evaluate_vectors(X, X, y_queries=y, y_database=y, **options)
+    name = f"{type(rival).__name__}, {n_bits} bits, no labels"
     return Validation(
         rows=(
-            of_codes(CODES, encoder.encode(X, n_jobs=n_jobs)),
-            Measured(VECTORS, 4 * X.shape[1], vectors.map, vectors.precision_at_k, None),
-            of_codes(f"{type(rival).__name__}, {n_bits} bits, no labels", rival.fit(X_train).transform(X)),
+            line(CODES, codes.shape[1], mine, count_distinct(codes)),
+            line(VECTORS, 4 * X.shape[1], vectors, None),
+            line(name, others.shape[1], of_codes(others), count_distinct(others)),
         ),
         n_rows=len(X),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 
@@ -12,7 +13,7 @@ from scipy import sparse
 
 from hashgrove import ITQ, FastHash, LinearSVM, PosteriorBits, choosing, evaluate
 from hashgrove.cli import main
-from hashgrove.metrics import count_distinct, evaluate_vectors
+from hashgrove.metrics import Comparison, Difference, count_distinct, evaluate_vectors
 from hashgrove.supervision import ClassLabels
 from hashgrove.validation import CODES, VECTORS, Measured, Validation, hold_out, validate
 from makers import blob_tags, blobs, pairs_of
@@ -26,6 +27,11 @@ def small(n_bits=12, **parameters):
 
 
 CHOICE = choosing.Choice(PosteriorBits(power=0.5), (), 0, 0, "A test says so.")
+
+
+def lead(mean):
+    """A lead in MAP of which .02 is uncertain."""
+    return Comparison(Difference(mean, mean - 0.02, mean + 0.02), Difference(0.0, -0.1, 0.1))
 
 
 def split(weights=None, *, seed):
@@ -196,11 +202,30 @@ class TestWarnings:
             hasher = small().fit(X, Y, validation=0.25)
         assert hasher.validation_.warnings() == []
 
-    def test_one_sentence_for_each_that_is_better(self):
-        rows = [Measured(name, 2, value, 0.5, 3) for name, value in (("a", 0.5), ("b", 0.6), ("c", 0.4), ("d", 0.7))]
+    def test_one_sentence_for_each_that_is_better_beyond_the_interval(self):
+        values = {"a": 0.5, "b": 0.6, "c": 0.4, "d": 0.7, "e": 0.51}
+        leads = {"a": None} | {name: lead(0.5 - value) for name, value in values.items() if name != "a"}
+        rows = [Measured(name, 2, value, 0.5, 3, leads[name]) for name, value in values.items()]
         first, second = Validation(tuple(rows), 9).warnings()
-        assert first.startswith("On held-out rows the codes are worse than b: MAP 0.500 against 0.600.")
+        assert first.startswith(
+            "On held-out rows the codes are worse than b: MAP 0.500 against 0.600 "
+            "(95 % interval of the difference: -0.120 to -0.080)."
+        )
         assert "than d: MAP 0.500 against 0.700" in second
+
+    def test_noise_is_not_distinguishable_and_no_reason_to_warn(self):
+        """Codes of random labels and random codes: either may be ahead, and neither is better."""
+        rng = np.random.default_rng(0)
+        rows, labels = rng.standard_normal((150, 16)), rng.integers(0, 3, 150)
+        behind = 0
+        for seed in range(4):
+            found = validate(
+                ITQ(12, random_state=seed).fit(rows[:50]), rows[:50], rows[50:], labels[50:], seed=seed + 9
+            )
+            behind += found.rows[0].map < found.rows[2].map
+            assert found.warnings() == []
+            assert "(MAP not distinguishable)" in str(found)
+        assert behind, "one of them was warned of before intervals were known"
 
 
 class TestRefused:
@@ -251,14 +276,28 @@ def test_validate_measures_any_hasher():
     found = validate(hasher, X, X_NEW, Y_NEW, seed=0)
     assert found.rows[0].map == found.rows[2].map
     assert found.to_dict()["rows"][0]["method"] == CODES
+    assert found.rows[2].lead == (Difference(0.0, 0.0, 0.0),) * 2
+    values = json.loads(json.dumps(found.to_dict()))["rows"]
+    assert values[0]["lead"] is None
+    assert values[1]["lead"]["map"] == found.rows[1].lead.map._asdict()
+    assert values[1]["lead"]["map"]["mean"] == pytest.approx(found.rows[0].map - found.rows[1].map)
 
 
 def test_the_table():
-    rows = (Measured("these codes", 8, 0.5, 0.25, 1234), Measured("float vectors, cosine", 5120, 0.4, 0.2, None))
+    rows = (
+        Measured("these codes", 8, 0.5, 0.25, 1234),
+        Measured("float vectors, cosine", 5120, 0.4, 0.2, None, lead(0.1)),
+        Measured("ITQ", 8, 0.49, 0.2, 1234, lead(0.01)),
+    )
     assert str(Validation(rows, 4321)).splitlines() == [
         "on 4,321 held-out rows        bytes     MAP    P@10  distinct",
         "these codes                       8  0.5000  0.2500  1,234",
         "float vectors, cosine         5,120  0.4000  0.2000",
+        "ITQ                               8  0.4900  0.2000  1,234",
+        "",
+        "lead of these codes (95 %)   MAP                   P@10",
+        "float vectors, cosine        +0.080 to +0.120      -0.100 to +0.100",
+        "ITQ                          -0.010 to +0.030      -0.100 to +0.100  (MAP not distinguishable)",
     ]
 
 

@@ -4,17 +4,20 @@
 measures from the counts, ``passes`` does so for all queries, ``report`` holds the results, and ``evaluation`` puts
 these together. ``protocols`` says what part of a ranking is measured. The docstring of `Report` defines all measures.
 ``collapse`` counts distinct codes and warns where there are too few, ``lengths`` measures the first bits of codes, and
-``vectors`` measures rankings by real vectors, to compare with.
+``vectors`` measures rankings by real vectors, to compare with. ``paired`` compares two evaluations of the same queries.
 """
 
 from hashgrove.metrics.collapse import collapse_warning, count_distinct, describe_codes
 from hashgrove.metrics.evaluation import evaluate
 from hashgrove.metrics.expectation import expected_average_precision
 from hashgrove.metrics.lengths import evaluate_bits
+from hashgrove.metrics.paired import Comparison, Difference
 from hashgrove.metrics.report import Report
 from hashgrove.metrics.vectors import VectorReport, evaluate_vectors
 
 __all__ = [
+    "Comparison",
+    "Difference",
     "Report",
     "VectorReport",
     "collapse_warning",

@@ -172,11 +172,12 @@ def evaluate(
         wrong = _misclassified(FlatIndex(items), codes, labels, left_out, knn=knn, n_jobs=n_jobs)
         knn_error = float(wrong[kept].mean())
     curve = ranked.precision[kept].mean(axis=0)
+    at_k = np.searchsorted(depths, k)
     radii, recall, precision = _over_radii(ranked) if measured.depth is None else _over_ranks(ranked, kept.sum())
     classes, class_map = _by_class(ranked.average_precision[kept], labels, kept)
     return Report(
         map=float(ranked.average_precision[kept].mean()),
-        precision_at_k=float(curve[np.searchsorted(depths, k)]),
+        precision_at_k=float(curve[at_k]),
         pr_area=_area(recall, precision),
         knn_error=knn_error,
         precision_depths=depths,
@@ -200,6 +201,8 @@ def evaluate(
         weighted=amounts is not None,
         depth=measured.depth,
         normalise=measured.normalise,
+        average_precision=ranked.average_precision,
+        query_precision=np.where(kept, ranked.precision[:, at_k], np.nan),
     )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.metrics.collapse import collapse_warning
+from hashgrove.metrics.paired import Comparison
 from hashgrove.metrics.protocols import Protocol
 
+if TYPE_CHECKING:
+    from hashgrove.metrics.vectors import VectorReport
+
 __all__ = ["Report"]
+
+PER_QUERY = ("average_precision", "query_precision")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,6 +86,9 @@ class Report:
         Whether average precision was divided by all relevant items, or by those among the first ``depth`` items.
     protocol : str or None
         The name of this ``depth`` and ``normalise``: ``"full-ranking"``, ``"fasthash-paper"``, or None.
+    average_precision, query_precision : arrays of shape (n_queries,)
+        Average precision and precision@k of each query, from which `compare` finds intervals; NaN for queries without
+        a relevant item. They are not in `to_dict`.
     """
 
     map: float
@@ -107,6 +116,8 @@ class Report:
     weighted: bool = False
     depth: int | None = None
     normalise: str = "relevant"
+    average_precision: NDArray[np.float64]
+    query_precision: NDArray[np.float64]
 
     @property
     def protocol(self) -> str | None:
@@ -123,9 +134,32 @@ class Report:
         """Advice if the codes of the database have collapsed; None if they have not."""
         return collapse_warning(self.n_database, self.n_distinct)
 
+    def compare(self, other: Report | VectorReport) -> Comparison:
+        """Differences from another evaluation of the same queries, with 95 % intervals over queries.
+
+        Parameters
+        ----------
+        other : Report or VectorReport
+            The same queries in the same order, with the same ``k``.
+
+        Examples
+        --------
+        >>> from hashgrove import evaluate
+        >>> good, bad = np.array([[0], [1], [254], [255]], np.uint8), np.array([[0], [255], [1], [254]], np.uint8)
+        >>> labels = {"y_queries": [0, 0, 1, 1], "y_database": [0, 0, 1, 1], "k": 1, "exclude_self": True}
+        >>> ours, theirs = (evaluate(codes, codes, **labels) for codes in (good, bad))
+        >>> print(ours.compare(theirs).map)
+        +0.667 to +0.667
+        """
+        return Comparison.of(self, other)
+
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name, with arrays as lists, so that `json.dumps` can write them; macro MAP and protocol too."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        """Fields by name, with arrays as lists, so that `json.dumps` can write them; macro MAP and protocol too.
+
+        Values per query are left out.
+        """
+        names = [field.name for field in fields(self) if field.name not in PER_QUERY]
+        values = {name: getattr(self, name) for name in names}
         values |= {"macro_map": self.macro_map, "protocol": self.protocol}
         values = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
         if values["classes"] is not None:

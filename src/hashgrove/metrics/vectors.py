@@ -10,13 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from hashgrove.metrics.expectation import expected_average_precision
+from hashgrove.metrics.paired import Comparison
+from hashgrove.metrics.report import Report
 from hashgrove.runtime.parameters import Flag, Integer, OneOf
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["VectorReport", "evaluate_vectors"]
 
 QUERIES_PER_CHUNK = 64
-METRICS = ("cosine", "euclidean")
+METRICS = ("cosine", "euclidean", "dot")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,6 +32,8 @@ class VectorReport:
     recall, precision : float64 arrays of shape (n_database,)
         Of the first 1, 2, 3, ... items, over all queries that have a relevant item.
     k : int
+    average_precision, query_precision : float64 arrays of shape (n_queries,)
+        Average precision and precision@k of each query; NaN for queries without a relevant item.
     """
 
     map: float
@@ -38,6 +42,12 @@ class VectorReport:
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]
     k: int
+    average_precision: NDArray[np.float64]
+    query_precision: NDArray[np.float64]
+
+    def compare(self, other: Report | VectorReport) -> Comparison:
+        """Differences from another evaluation of the same queries; see `Report.compare`."""
+        return Comparison.of(self, other)
 
 
 def evaluate_vectors(
@@ -59,8 +69,9 @@ def evaluate_vectors(
     database, queries : arrays of shape (n, n_features)
     y_queries, y_database : array-like of shape (n,), or tag matrix of shape (n, n_tags)
         As in `evaluate`.
-    metric : {"cosine", "euclidean"}
-        Before the cosine is taken, the mean of the database is subtracted.
+    metric : {"cosine", "euclidean", "dot"}
+        Before the cosine is taken, the mean of the database is subtracted. With ``"dot"``, items with the largest inner
+        product come first.
     k, min_shared, exclude_self, n_jobs
         As in `evaluate`.
 
@@ -89,24 +100,30 @@ def evaluate_vectors(
             distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
         order = np.argsort(distances, axis=1, kind="stable")[:, :n]
         flags = np.take_along_axis(_relevant(y_queries[start:stop], y_database, min_shared), order, axis=1)
-        relevant = flags[flags.any(axis=1)].astype(np.int64)
-        return expected_average_precision(np.ones_like(relevant), relevant), relevant.sum(axis=0)
+        relevant = flags.astype(np.int64)
+        average = expected_average_precision(np.ones_like(relevant), relevant)  # NaN without a relevant item
+        precision = np.where(np.isnan(average), np.nan, relevant[:, :depth].mean(axis=1))
+        return average, precision, relevant.sum(axis=0)
 
     parts = run_tasks(of_chunk, chunks(len(rows), QUERIES_PER_CHUNK), n_jobs=n_jobs)
-    average, hits = np.concatenate([a for a, _ in parts]), np.sum([h for _, h in parts], axis=0).cumsum()
-    if not len(average):
-        nothing = np.full(n, np.nan)
-        return VectorReport(
-            map=np.nan, precision_at_k=np.nan, pr_area=np.nan, k=depth, recall=nothing, precision=nothing
-        )
-    recall, precision = hits / hits[-1], hits / (len(average) * np.arange(1, n + 1))
+    average, query_precision = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    hits = np.sum([part[2] for part in parts], axis=0).cumsum()
+    n_kept = int((~np.isnan(average)).sum())
+    recall = precision = np.full(n, np.nan)
+    area = mean = np.nan
+    if n_kept:
+        recall, precision = hits / hits[-1], hits / (n_kept * np.arange(1, n + 1))
+        area = float(recall[0] * precision[0] + np.sum(np.diff(recall) * (precision[1:] + precision[:-1]) / 2))
+        mean = float(np.nanmean(average))
     return VectorReport(
-        map=float(average.mean()),
+        map=mean,
         precision_at_k=float(precision[depth - 1]),
-        pr_area=float(recall[0] * precision[0] + np.sum(np.diff(recall) * (precision[1:] + precision[:-1]) / 2)),
+        pr_area=area,
         recall=recall,
         precision=precision,
         k=depth,
+        average_precision=average,
+        query_precision=query_precision,
     )
 
 
