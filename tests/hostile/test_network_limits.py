@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tiny_onnx
-from hashgrove.features import OnnxFeatures, load_extractor
+from hashgrove.features import OnnxFeatures, load_extractor, network_child
 from hashgrove.runtime.threads import run_within
 from hashgrove.storage.formats import FileError
-from tiny_onnx import field, node
+from tiny_onnx import attribute, field, node
 
 IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
-
-
-def attribute(name, values):
-    """An attribute of a node: an integer, or a tuple of them."""
-    if isinstance(values, int):
-        return field(5, field(1, name) + field(3, values) + field(20, 2))
-    return field(5, field(1, name) + b"".join(field(8, value) for value in values) + field(20, 7))
 
 
 def slow(*, folded):
@@ -82,6 +78,109 @@ def test_the_command_ends_in_one_line(tmp_path, folded, what):
     assert done.stderr.startswith(f"Error: slow.onnx: must take at most 1.0 seconds {what}; ")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "X.npy").exists()
+
+
+CRASHES = {
+    "smallest integer": tiny_onnx.divides_smallest_integer(folded=False),
+    "smallest integer in a constant": tiny_onnx.divides_smallest_integer(folded=True),
+    "no groups": tiny_onnx.transposes_with_no_groups(),
+}
+
+
+@pytest.mark.parametrize("network", CRASHES.values(), ids=CRASHES)
+def test_a_network_that_ends_its_process(tmp_path, network):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "crash.onnx"
+    path.write_bytes(network)
+    with pytest.raises(FileError, match=r"crash\.onnx: .*: the process that runs the network was ended by SIGFPE$"):
+        OnnxFeatures(path, image_size=4).fit(IMAGES)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2**31 - 1, 3, 4, 4), (1, 3, 0, 4), (4000, 3, 4000, 4000)])
+def test_a_batch_of_a_hostile_size(tmp_path, shape):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "net.onnx"
+    path.write_bytes(tiny_onnx.model(outputs=("mean",), input_shape=shape))
+    with pytest.raises(FileError, match=r"net\.onnx: must take batches of .*\. Got .*\d"):
+        OnnxFeatures(path).fit(IMAGES)
+
+
+def test_a_network_that_takes_too_much_memory(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(network_child, "memory_limit", lambda: 2**30)
+    path = tmp_path / "net.onnx"
+    for side, takes_too_much in ((4_000, False), (20_000, True)):  # 64 MB and 1.6 GB
+        path.write_bytes(tiny_onnx.takes_memory(side))
+        features = OnnxFeatures(path, image_size=4)
+        if takes_too_much:
+            with pytest.raises(FileError, match=r"net\.onnx: cannot be run on images of shape \(3, 4, 4\): "):
+                features.fit(IMAGES[:1])
+        else:
+            assert features.fit(IMAGES[:1]).transform(IMAGES[:1]).shape == (1, 1)
+
+
+class TestTheChildProcess:
+    @pytest.fixture
+    def features(self, tmp_path):
+        pytest.importorskip("onnxruntime")
+        path = tmp_path / "net.onnx"
+        path.write_bytes(tiny_onnx.model())
+        return OnnxFeatures(path, output="mean", image_size=4, batch_size=1).fit(IMAGES)
+
+    def test_it_is_reused_between_batches_and_started_again_after_a_crash(self, features):
+        child = features._network._running
+        expected = features.transform(IMAGES)
+        assert features._network._running is child
+        os.kill(child._process.pid, signal.SIGKILL)
+        child._process.wait()
+        np.testing.assert_array_equal(features.transform(IMAGES), expected)
+        assert features._network._running is not child
+
+    def test_a_crash_while_it_works_is_one_error(self, features):
+        child = features._network._running
+        os.kill(child._process.pid, signal.SIGSTOP)
+        threading.Timer(0.2, child._process.kill).start()
+        with pytest.raises(ValueError, match="the process that runs the network was ended by SIGKILL"):
+            features.transform(IMAGES)
+
+    def test_a_process_that_hangs_is_ended_in_time(self, features):
+        child = features._network._running
+        os.kill(child._process.pid, signal.SIGSTOP)  # it does not even read what is sent
+        features.time_limit = 0.2
+        with pytest.raises(ValueError, match=r"must take at most 0\.2 seconds per image"):
+            features.transform(np.zeros((1, 1000, 1000, 3), np.uint8))
+        assert child._process.wait() == -signal.SIGKILL
+
+    def test_it_ends_with_what_it_belongs_to(self, features):
+        process = features._network._running._process
+        del features
+        gc.collect()
+        assert process.wait(timeout=60) == -signal.SIGKILL
+
+    def test_it_ends_with_its_parent(self, tmp_path):
+        pytest.importorskip("onnxruntime")
+        (tmp_path / "net.onnx").write_bytes(tiny_onnx.model(outputs=("mean",)))
+        program = """
+import os, signal, numpy as np
+from hashgrove.features import OnnxFeatures
+features = OnnxFeatures("net.onnx", image_size=4).fit(np.zeros((1, 4, 4, 3), np.uint8))
+print(features._network._running._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == -signal.SIGKILL  # and its pipes have been closed, by the child too
+        child = f"/proc/{int(done.stdout)}"
+        end = time.monotonic() + 60
+        while os.path.exists(child) and "Z" not in Path(child, "stat").read_text().rpartition(")")[2].split()[0]:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def test_threads_share_it(self, features):
+        images = np.random.default_rng(0).integers(0, 256, (64, 4, 4, 3), dtype=np.uint8)
+        features.n_jobs = 8
+        np.testing.assert_allclose(features.transform(images), images.mean(axis=(1, 2)), rtol=1e-6)
 
 
 class TestRunWithin:

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-__all__ = ["main"]
+__all__ = ["address_space", "limit", "main"]
 
 
 def main(path: str, formats: str, max_pixels: str, spare: str, per_pixel: str, seconds: str) -> None:
@@ -31,9 +31,9 @@ def main(path: str, formats: str, max_pixels: str, spare: str, per_pixel: str, s
 
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the stacks of more threads would count as memory
     Image.init()
-    at_start = _address_space()
-    _limit("RLIMIT_CPU", int(seconds))
-    _limit("RLIMIT_AS", at_start + int(spare))
+    at_start = address_space()
+    limit("RLIMIT_CPU", int(seconds))
+    limit("RLIMIT_AS", at_start + int(spare))
     try:
         with Image.open(path, formats=formats.split(",")) as image:
             n_pixels = image.width * image.height
@@ -41,7 +41,7 @@ def main(path: str, formats: str, max_pixels: str, spare: str, per_pixel: str, s
                 report: dict[str, Any] = {"declared": image.size}
                 pixels = b""
             else:
-                _limit("RLIMIT_AS", at_start + int(spare) + int(per_pixel) * n_pixels)
+                limit("RLIMIT_AS", at_start + int(spare) + int(per_pixel) * n_pixels)
                 ImageOps.exif_transpose(image, in_place=True)
                 report, pixels = {"mode": image.mode, "size": image.size}, image.tobytes()
     except Exception as error:  # Pillow's decoders raise nearly any type on damaged or hostile files
@@ -50,7 +50,7 @@ def main(path: str, formats: str, max_pixels: str, spare: str, per_pixel: str, s
     sys.stdout.buffer.write(pixels)
 
 
-def _address_space() -> int:
+def address_space() -> int:
     """Bytes of address space that this process has."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -59,7 +59,7 @@ def _address_space() -> int:
         return 2**33
 
 
-def _limit(what: str, value: int) -> None:
+def limit(what: str, value: int) -> None:
     """Limit a resource of this process, unless the system has no such limit or a lower one is set already."""
     try:
         import resource
