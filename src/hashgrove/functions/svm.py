@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.neighbors import NearestNeighbors
-from sklearn.svm import SVC
 
 from hashgrove.encoders import Encoder, Kernel, Linear
 from hashgrove.functions.base import bit_of, is_constant
@@ -244,6 +242,8 @@ class KernelSVM(BaseEstimator):  # type: ignore[misc]
         if is_constant(z):
             pass
         elif data.nystroem is None or data.solver is None:
+            from sklearn.svm import SVC  # takes a fifth of the import of hashgrove.FastHash, which rarely needs it
+
             svm = SVC(C=C, gamma=data.gamma, max_iter=self.max_iter, tol=self.tol or 1e-3, cache_size=500)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -267,6 +267,8 @@ def _scaling(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def _neighbour_gamma(X: NDArray[np.float64], rng: np.random.Generator, n_jobs: int | None) -> float:
     """1 / (mean squared distance to the nearest neighbours), over a sample of the rows."""
+    from sklearn.neighbors import NearestNeighbors  # takes long, as above
+
     rows = sample_rows(len(X), GAMMA_ROWS, rng)
     n_neighbors = min(GAMMA_NEIGHBOURS, len(X))
     neighbours = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute", n_jobs=n_jobs).fit(X)

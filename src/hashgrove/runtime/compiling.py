@@ -52,8 +52,9 @@ def kernel(function: Callable[..., Any] | None = None, *, reorder_sums: bool = F
     if not hasattr(compiled, "enable_caching"):  # with NUMBA_DISABLE_JIT it is the function itself
         return compiled
     # What other kernels call is compiled apart, and only as far as they need it: see `_LinkedLibrary`.
-    linked = njit(no_cpython_wrapper=True, pipeline_class=_LinkedCompiler, **options)(function)
-    compiled.get_call_template, compiled.get_overload = linked.get_call_template, linked.get_overload
+    linked = cache(lambda: njit(no_cpython_wrapper=True, pipeline_class=_LinkedCompiler, **options)(function))
+    compiled.get_call_template = lambda *arguments: linked().get_call_template(*arguments)
+    compiled.get_overload = lambda signature: linked().get_overload(signature)
     try:
         compiled.enable_caching()
     except RuntimeError:  # numba found no writable folder for its cache: each process has to compile
