@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from hashgrove.cli import main
-from hashgrove.cli.program import COMPILING
+from hashgrove.runtime.progress import COMPILING
 
 
 def run(*arguments, cwd, code=0):

@@ -20,8 +20,8 @@ from sklearn.datasets import load_digits
 from command import call, examples, fails, run
 from hashgrove import BoostedTrees, FastHash, FlatIndex, evaluate, load
 from hashgrove.cli import COMMANDS, main
-from hashgrove.cli.program import COMPILING
 from hashgrove.losses import LOSSES
+from hashgrove.runtime.progress import COMPILING
 from hashgrove.storage.modelfile import read_header
 from paths import DOCS
 

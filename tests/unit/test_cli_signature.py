@@ -14,13 +14,14 @@ from sklearn.base import BaseEstimator
 
 import hashgrove.cli
 from command import call, fails
-from hashgrove.cli.program import COMPILING, COMPILING_AGAIN, Program
+from hashgrove.cli.program import Program
 from hashgrove.cli.signature import SignatureOption, descriptions, signature_options
 from hashgrove.cli.train import train
 from hashgrove.encoders import Linear
 from hashgrove.features import FEATURES, FeatureExtractor
 from hashgrove.functions import HASH_FUNCTIONS
 from hashgrove.runtime.parameters import Flag, Integer, Number, OneOf
+from hashgrove.runtime.progress import COMPILING, COMPILING_AGAIN
 
 
 class Centroids(BaseEstimator):

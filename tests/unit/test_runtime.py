@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 
 from hashgrove.runtime import compiling
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.progress import COMPILING
 from hashgrove.runtime.sharing import shared, sharing
 from hashgrove.runtime.threads import available_threads, chunks, in_order, run_tasks
 
@@ -113,6 +114,7 @@ def test_the_thread_that_lifts_the_limit_of_blas_may_be_another_one():
 LATE_SCIPY = """
 import numpy
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.runtime.progress import COMPILING
 from hashgrove.runtime.sharing import shared, sharing
 from threadpoolctl import threadpool_info
 
@@ -192,6 +194,22 @@ def test_a_full_disk_of_the_cache_is_no_reason_not_to_run(tmp_path):
             [sys.executable, "fourfold.py"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert (done.stdout, done.stderr, done.returncode) == ("40 42.0\n", "", 0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_a_person_at_a_terminal_is_told_once_why_there_is_a_wait(tmp_path):
+    code = "import numpy as np; from hashgrove.codes import hamming\nhamming(*np.zeros((2, 3, 8), np.uint8))"
+    said = {}
+    for terminal in (True, False):
+        leader, follower = os.openpty()
+        cache = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / f"{terminal}")}
+        error = follower if terminal else subprocess.PIPE
+        done = subprocess.run([sys.executable, "-c", code], env=cache, stderr=error, check=False)
+        os.write(follower, b"end\n")
+        said[terminal] = os.read(leader, 4096).decode(), done.stderr
+        os.close(leader)
+        os.close(follower)
+    assert said == {True: (f"{COMPILING}\r\nend\r\n", None), False: ("end\r\n", b"")}
 
 
 def test_a_damaged_cache_is_compiled_anew(tmp_path, monkeypatch):

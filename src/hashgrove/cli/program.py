@@ -17,12 +17,10 @@ import click
 from hashgrove.cli.output import printable
 from hashgrove.runtime.credentials import hide_credentials
 from hashgrove.runtime.interrupts import interruptible
+from hashgrove.runtime.progress import COMPILING, COMPILING_AGAIN
 from hashgrove.runtime.threads import has_abandoned_calls
 
 __all__ = ["Program", "join_lines"]
-
-COMPILING = "compiling kernels, once; later runs start at once"
-COMPILING_AGAIN = "compiling kernels, as in every run: no folder to keep them in is writable; set NUMBA_CACHE_DIR"
 
 LIBRARY_NAMES = {
     "X": "FEATURES",

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import logging
 import re
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from numba import njit
 from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+
+from hashgrove.runtime.progress import COMPILING, COMPILING_AGAIN
 
 __all__ = ["kernel", "source_digest"]
 
@@ -112,6 +115,7 @@ class _CompilationListener(event.Listener):  # type: ignore[misc, unused-ignore]
     def __init__(self) -> None:
         self.depth = 0  # kernels that are being compiled, each for the one before it
         self.collects = False
+        self.told = False
 
     def on_start(self, event: Any) -> None:
         """Log the name of the kernel, and as ``cached`` whether its machine code will be kept for later processes."""
@@ -122,8 +126,16 @@ class _CompilationListener(event.Listener):  # type: ignore[misc, unused-ignore]
             self.collects = gc.isenabled()
             gc.disable()
             cached = hasattr(dispatcher._cache, "_cache_file")
-            logger.info("compiling %s", dispatcher.py_func.__qualname__, extra={"cached": cached})
+            self.tell(dispatcher.py_func.__qualname__, cached)
         self.depth += 1
+
+    def tell(self, name: str, cached: bool) -> None:
+        """Log the name; if nobody reads the log, tell a person at a terminal or prompt once why there is a wait."""
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("compiling %s", name, extra={"cached": cached})
+        elif not self.told and (hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty())):
+            print(COMPILING if cached else COMPILING_AGAIN, file=sys.stderr)
+            self.told = True
 
     def on_end(self, event: Any) -> None:
         """Let the garbage collector go on after the last kernel."""

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["progress_bar", "report_iterations", "report_progress", "show_count"]
+__all__ = ["COMPILING", "COMPILING_AGAIN", "progress_bar", "report_iterations", "report_progress", "show_count"]
+
+COMPILING = "compiling kernels, once; later runs start at once"
+COMPILING_AGAIN = "compiling kernels, as in every run: no folder to keep them in is writable; set NUMBA_CACHE_DIR"
 
 
 class LearnedBit(Protocol):
