@@ -8,6 +8,7 @@ import numpy as np
 
 from hashgrove.encoders import ENCODERS, UNIT, Lifted, Mixed, Spread, Sum
 from hashgrove.encoders.base import declared_arrays
+from hashgrove.encoders.decodable import as_bytes
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.storage import modelfile
 
@@ -45,6 +46,11 @@ EXAMPLES = {  # arrays that must be other than random floats, by encoder
     "leaf-trees": tables_of_leaf_trees,
     "class-scores": lambda n_bits, rng: {"exclusive": np.array(1, np.uint8)},
     "posterior": lambda n_bits, rng: {"power": np.array(0.35, np.float32), "exclusive": np.array(1, np.uint8)},
+    "decodable": lambda n_bits, rng: {
+        "words": rng.choice([-1, 1], (n_bits, 7)).astype(np.int8),
+        "temperature": np.array(0.8, np.float32),
+        "names": as_bytes([f"class {c}" for c in range(6)] + [6]),
+    },
     "unit-kernel": lambda n_bits, rng: {
         "anchors": unit_rows(rng.normal(size=(n_bits, N_FEATURES))),
         "gamma": np.array(0.3, np.float32),

@@ -112,6 +112,7 @@ FITS = {
     "posterior": lambda: FastHash(N_BITS, hash_function="posterior", random_state=3).fit(X, Y),
     "posterior tags": lambda: FastHash(N_BITS, hash_function="posterior", random_state=3).fit(X, TAGS),
     "posterior kernel": lambda: FastHash(N_BITS, hash_function=PosteriorBits(n_anchors=60), random_state=3).fit(X, Y),
+    "decodable": lambda: FastHash(N_BITS, hash_function="decodable", random_state=3).fit(X, Y),
     "generic bits pairs": lambda: fasthash(generic_bits=4).fit(X, affinity=PAIRS),
     "sample weight": lambda: fasthash().fit(X, Y, sample_weight=1 + Y % 3),
     "triplets": lambda: fasthash().fit(X, triplets=TRIPLETS),

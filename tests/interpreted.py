@@ -19,6 +19,7 @@ from numba import extending
 from scipy import sparse
 from sklearn.datasets import load_digits
 
+from example_encoders import example, some_rows
 from hashgrove import BoostedTrees, Codebook, FastHash, FlatIndex, Gist, MultiIndex, evaluate, hamming, pack
 from hashgrove.index import groups
 from hashgrove.inference import SOLVERS
@@ -287,6 +288,7 @@ COMPUTATIONS = {
     "groups": lambda: [np.concatenate(groups(FlatIndex(CODES[:, :1]), 2))],
     "minimum cuts": cuts,
     "wide rows": wide,
+    "decodable codes": lambda: [example("decodable", 11).scores(some_rows(9))],
     "search weighted": lambda: [*FlatIndex(CODES).search(CODES[:2], 5, weights=np.arange(144.0).reshape(2, 72))],
     "measures of classes": lambda: measure(CLASSES),
     "measures of many": lambda: measure_many(),

@@ -368,6 +368,33 @@ def posterior_scores(X, *, weights, bias, power, exclusive, book, offset):
     return np.array(out)
 
 
+def decodable_scores(X, *, weights, bias, words, table, offset, temperature, names):
+    """Scores of a Decodable encoder: the cross-entropy of every candidate code is computed anew."""
+    out = []
+    for logits in linear_scores(X, weights=weights, bias=bias, unit=1):
+        p = np.exp(logits) / np.exp(logits).sum()
+
+        def cost(bits, p=p):
+            z = bits @ table.astype(float) + offset
+            return np.log(np.exp(z).sum()) - p @ z
+
+        bits = np.where(words @ np.sqrt(p) > 0, 1, -1)
+        while True:
+            flipped = [np.where(np.arange(len(bits)) == j, -bits, bits) for j in range(len(bits))]
+            costs = np.array([cost(other) for other in flipped])
+            if costs.min() > cost(bits) - 1e-6:
+                break
+            bits = flipped[int(costs.argmin())]
+        out.append(bits * np.maximum(costs - cost(bits), 1e-7))
+    return np.array(out)
+
+
+def decode(bits, *, table, offset, temperature):
+    """Class probabilities of rows of bits."""
+    logits = [temperature * (np.where(row, 1, -1) @ table.astype(float) + offset) for row in bits]
+    return np.array([np.exp(z) / np.exp(z).sum() for z in logits])
+
+
 def unit_kernel_scores(X, *, anchors, gamma):
     """Scores of a UnitKernel encoder: Gaussians around anchors, for rows that are scaled to length 1 first."""
     rows = [x / max(np.sqrt(sum(x**2)), 1e-300) for x in X]
@@ -419,6 +446,7 @@ ENCODER_SCORES = {
     "lifted": lifted_scores,
     "posterior": posterior_scores,
     "unit-kernel": unit_kernel_scores,
+    "decodable": decodable_scores,
     "sum": sum_scores,
     "mixed": mixed_scores,
     "spread": spread_scores,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder, join
 from hashgrove.storage.checkpoints import Checkpoint, Progress
-from hashgrove.two_step import BitRecord, LearnedBit, StepOne
+from hashgrove.two_step import BitRecord, NewBits, StepOne
 
 __all__ = ["LearnedBits"]
 
@@ -43,7 +43,7 @@ class LearnedBits:
     ) -> None:
         self.seed, self.encoder, self.infer_again = seed, encoder, infer_again
         self._bits, self._history = bits, history
-        self._new: list[tuple[LearnedBit, NDArray[np.int8]]] = []
+        self._new: list[tuple[NewBits, list[NDArray[np.int8]]]] = []
 
     @classmethod
     def of_encoder(
@@ -67,17 +67,17 @@ class LearnedBits:
         return None if found is None else cls(found.seed, found.encoder, list(found.bits), found.records)
 
     def __len__(self) -> int:
-        return len(self._bits) + len(self._new)
+        return len(self._bits) + sum(len(seen) for _, seen in self._new)
 
     @property
     def bits(self) -> list[NDArray[np.int8]]:
         """All bits as later ones see them: -1 or +1 for each training point."""
-        return [*self._bits, *(seen for _, seen in self._new)]
+        return [*self._bits, *(bit for _, seen in self._new for bit in seen)]
 
     @property
     def history(self) -> list[BitRecord]:
         """One record per bit."""
-        return [*self._history, *(bit.record for bit, _ in self._new)]
+        return [*self._history, *(record for new, _ in self._new for record in new.records)]
 
     def replay(self, step_one: StepOne, *, stagewise: bool) -> list[NDArray[np.int8]]:
         """Make the earlier bits known to step 1; returns their inferred values, or the outputs that stand in for them.
@@ -90,26 +90,28 @@ class LearnedBits:
             step_one.add(inferred[-1])
         return inferred
 
-    def add(self, bit: LearnedBit, *, seen: NDArray[np.int8]) -> None:
-        """Add one bit, in one step, so that Ctrl-C finds it whole or not at all; ``seen`` is what later bits see of it.
+    def add(self, new: NewBits, *, stagewise: bool) -> None:
+        """Add bits that were learned together, in one step, so that Ctrl-C finds them whole or not at all.
+
+        Later bits see their outputs if ``stagewise``, otherwise their inferred values.
 
         Raises ValueError at the first new bit if it cannot be joined with the earlier ones.
         """
         if self.encoder is not None and not self._new:
             try:
-                join([self.encoder, bit.encoder])
+                join([self.encoder, new.encoder])
             except ValueError as error:
                 raise ValueError(
                     "With warm_start=True, the 'X' and 'y' parameters must be those of the previous fit and "
                     "'random_state' an integer, unless the hash function learns each bit by itself. Got others; "
                     f"set warm_start=False. ({error})"
                 ) from error
-        self._new.append((bit, seen))
+        self._new.append((new, new.outputs if stagewise else new.inferred))
 
     def join(self) -> Encoder:
         """One encoder of all bits."""
         earlier = [] if self.encoder is None else [self.encoder]
-        return join([*earlier, *(bit.encoder for bit, _ in self._new)])
+        return join([*earlier, *(new.encoder for new, _ in self._new)])
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write all bits so far."""

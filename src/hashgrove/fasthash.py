@@ -19,7 +19,14 @@ from hashgrove import losses
 from hashgrove.codes import Codes, pack, unpack
 from hashgrove.continuing import LearnedBits
 from hashgrove.encoders import Encoder, Spread
-from hashgrove.functions import HASH_FUNCTIONS, Codewords, Learner, as_learner, count_generic_bits, learn_generic_bits
+from hashgrove.functions import (
+    HASH_FUNCTIONS,
+    Codewords,
+    HashFunction,
+    as_learner,
+    count_generic_bits,
+    learn_generic_bits,
+)
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import SOLVERS, as_solver
 from hashgrove.runtime.interrupts import interruptible
@@ -50,10 +57,11 @@ class FastHash(SupervisedHasher):
         Length of a code.
     loss : {"hinge", "ksh", "bre", "exph"} or callable, default="hinge"
         Loss of a pair as a function of (distance, similar, n_bits); see `hashgrove.losses`.
-    hash_function : {"auto", "trees", "posterior", "linear-svm", "kernel-svm"}, learner or classifier, default="auto"
+    hash_function : {"auto", "trees", "posterior", "decodable", ...}, learner or classifier, default="auto"
         Step 2, which learns each bit. ``"auto"`` tries posterior bits and trees on a sample of the rows and keeps what
-        retrieves best; see `hashgrove.choosing`. To change the settings of a hash function, pass an instance, such as
-        ``BoostedTrees(max_depth=6)`` or any scikit-learn classifier.
+        retrieves best; see `hashgrove.choosing`. The other names are those of ``HASH_FUNCTIONS``. To change the
+        settings of a hash function, pass an instance, such as ``BoostedTrees(max_depth=6)`` or any scikit-learn
+        classifier.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
         Step 1, which infers the values of each bit.
     n_similar, n_dissimilar : int or None, default=100
@@ -132,7 +140,7 @@ class FastHash(SupervisedHasher):
     """
 
     history_: list[BitRecord]
-    hash_function_: Learner
+    hash_function_: HashFunction
     generic_bits_: int
     choice_: Choice | None
     inferred_codes_: Codes
@@ -280,7 +288,7 @@ class FastHash(SupervisedHasher):
         supervision: Supervision,
         learned: LearnedBits,
         checkpoint: str | os.PathLike[str] | None,
-        learner: Learner | None = None,
+        learner: HashFunction | None = None,
         *,
         final: bool = True,
     ) -> Encoder:
@@ -316,7 +324,7 @@ class FastHash(SupervisedHasher):
         self,
         X: NDArray[Any],
         supervision: Supervision,
-        learner: Learner,
+        learner: HashFunction,
         learned: LearnedBits,
         after_each: Callable[[BitRecord], None] | None = None,
     ) -> tuple[Encoder, Codes]:
@@ -350,11 +358,12 @@ class FastHash(SupervisedHasher):
         )
         inferred = learned.replay(step_one, stagewise=stagewise)
         in_threads = partial(in_order, n_jobs=self.n_jobs)
-        for bit in two_step(step_one, learner, data, stagewise=stagewise, execute=in_threads):
-            inferred.append(bit.inferred)
-            learned.add(bit, seen=bit.output if stagewise else bit.inferred)
+        for new in two_step(step_one, learner, data, stagewise=stagewise, execute=in_threads):
+            inferred += new.inferred
+            learned.add(new, stagewise=stagewise)
             if after_each is not None:
-                after_each(bit.record)
+                for record in new.records:
+                    after_each(record)
         encoder, bits = learned.join(), np.stack(inferred, axis=1) > 0
         if n_generic:
             generic = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3))
@@ -362,24 +371,24 @@ class FastHash(SupervisedHasher):
             bits = encoder.merge(bits, unpack(generic.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
         return encoder, Codes(pack(bits), model=encoder.digest_or_none)
 
-    def _choose(self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits) -> Learner:
+    def _choose(self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits) -> HashFunction:
         """The hash function to use: the one given, that of the bits learned before, or what a trial chooses."""
         if self.hash_function != AUTO:
             self.hash_function_, self.choice_ = as_learner(self.hash_function), None
         elif len(learned) == 0 or not hasattr(self, "hash_function_"):
             from hashgrove.choosing import choose
 
-            def fit(learner: Learner, X: NDArray[Any], supervision: Supervision) -> Encoder:
+            def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
                 return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed))[0]
 
             self.choice_ = choose(fit, X, supervision, substream(np.random.default_rng(learned.seed), 4))
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 
-    def _count_generic(self, learner: Learner) -> int:
+    def _count_generic(self, learner: HashFunction) -> int:
         return count_generic_bits(self.generic_bits, self.n_bits, learner)
 
-    def _suited(self, name: str, learner: Learner) -> bool:
+    def _suited(self, name: str, learner: HashFunction) -> bool:
         """The value of a flag; if it is None, the one that suits the hash function."""
         value = getattr(self, name)
         return bool(getattr(learner, name, True) if value is None else value)
@@ -398,7 +407,7 @@ class FastHash(SupervisedHasher):
         return self._learned if self.warm_start and hasattr(self, "encoder_") else None
 
     def _checkpoint(
-        self, path: str | os.PathLike[str], X: NDArray[Any], supervision: Supervision, learner: Learner
+        self, path: str | os.PathLike[str], X: NDArray[Any], supervision: Supervision, learner: HashFunction
     ) -> Checkpoint:
         """A checkpoint of everything that decides what a bit becomes, however many bits there will be."""
         left_out = self.not_saved | {"n_bits", "generic_bits"}

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from hashgrove import losses
 from hashgrove.encoders import Encoder
-from hashgrove.functions import Learner
+from hashgrove.functions import HashFunction, JointLearner, Learner
 from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
 from hashgrove.runtime.streams import substream
 from hashgrove.supervision import Affinity
 
-__all__ = ["BitRecord", "LearnedBit", "Objective", "StepOne", "Target", "two_step"]
+__all__ = ["BitRecord", "NewBits", "Objective", "StepOne", "Target", "two_step"]
 
 
 class Objective(NamedTuple):
@@ -70,22 +70,23 @@ class BitRecord:
     hash_function: str = ""
 
 
-class LearnedBit(NamedTuple):
-    """One bit of Algorithm 1.
+class NewBits(NamedTuple):
+    """Bits of Algorithm 1 that were learned together: one, unless the learner learns all at once.
 
     Attributes
     ----------
     encoder : Encoder
-        The hash function of the bit.
-    inferred, output : int8 arrays of shape (n,)
-        The values that step 1 inferred for the training points, and those that the hash function gives, -1 or +1.
-    record : BitRecord
+        The hash functions of the bits.
+    inferred, outputs : lists of int8 arrays of shape (n,)
+        For each bit the values that step 1 inferred for the training points, and those that the hash function gives,
+        -1 or +1.
+    records : list of BitRecord
     """
 
     encoder: Encoder
-    inferred: NDArray[np.int8]
-    output: NDArray[np.int8]
-    record: BitRecord
+    inferred: list[NDArray[np.int8]]
+    outputs: list[NDArray[np.int8]]
+    records: list[BitRecord]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,13 +183,15 @@ class StepOne:
 
 def two_step(
     step_one: StepOne,
-    learner: Learner,
+    learner: HashFunction,
     data: Any,
     *,
     stagewise: bool = True,
     execute: Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]] = map,
-) -> Iterator[LearnedBit]:
+) -> Iterator[NewBits]:
     """Algorithm 1: yields the bits from ``step_one.n_known`` to ``step_one.n_bits``, one after the other.
+
+    A `JointLearner` learns them together, from all inferred bits, and they are yielded together.
 
     Parameters
     ----------
@@ -205,7 +208,9 @@ def two_step(
         Applies a function to independent pieces of work and gives the results in their order. The default learns them
         in this thread, one by one.
     """
-    if stagewise:
+    if isinstance(learner, JointLearner):
+        yield from _all_at_once(step_one, learner, data, stagewise=stagewise)
+    elif stagewise:
         while step_one.n_known < step_one.n_bits:
             target = step_one.infer()  # Step 1
             function = _learn(learner, data, target)  # Step 2
@@ -215,6 +220,28 @@ def two_step(
         pieces = _inferred_bits(step_one)  # Step 1 needs nothing of step 2
         for target, objective, function in execute(lambda piece: (*piece, _learn(learner, data, piece[0])), pieces):
             yield _learned(target, function, objective, "inferred bits")
+
+
+def _all_at_once(step_one: StepOne, learner: JointLearner, data: Any, *, stagewise: bool) -> Iterator[NewBits]:
+    """All bits, learned together after the last one was inferred."""
+    name = type(learner).__name__
+    if stagewise:
+        raise ValueError(f"The 'stagewise' parameter must be None or False for {name}, which learns all bits together.")
+    if 0 < step_one.n_known < step_one.n_bits:
+        raise ValueError(
+            f"{name} learns all bits together and cannot add {step_one.n_bits - step_one.n_known} to the "
+            f"{step_one.n_known} learned before. Set warm_start=False, or use another checkpoint."
+        )
+    pieces = list(_inferred_bits(step_one))
+    if pieces:
+        started = time.perf_counter()
+        encoder, outputs = learner.learn_all(data, np.stack([target.z for target, _ in pieces]), pieces[0][0].rng)
+        seconds = (time.perf_counter() - started) / len(pieces)
+        records = [
+            _record(target, _Function(encoder, output, seconds, name), objective, "inferred bits")
+            for (target, objective), output in zip(pieces, outputs, strict=True)
+        ]
+        yield NewBits(encoder, [target.z for target, _ in pieces], list(outputs), records)
 
 
 def _inferred_bits(step_one: StepOne) -> Iterator[tuple[Target, Objective]]:
@@ -239,8 +266,13 @@ def _learn(learner: Learner, data: Any, target: Target) -> _Function:
     return _Function(encoder, output, time.perf_counter() - started, type(learner).__name__)
 
 
-def _learned(target: Target, function: _Function, objective: Objective, objective_of: str) -> LearnedBit:
-    record = BitRecord(
+def _learned(target: Target, function: _Function, objective: Objective, objective_of: str) -> NewBits:
+    record = _record(target, function, objective, objective_of)
+    return NewBits(function.encoder, [target.z], [function.output], [record])
+
+
+def _record(target: Target, function: _Function, objective: Objective, objective_of: str) -> BitRecord:
+    return BitRecord(
         bit=target.bit,
         objective=objective.after,
         objective_before=objective.before,
@@ -251,4 +283,3 @@ def _learned(target: Target, function: _Function, objective: Objective, objectiv
         seconds_learning=function.seconds,
         hash_function=function.learner,
     )
-    return LearnedBit(function.encoder, target.z, function.output, record)

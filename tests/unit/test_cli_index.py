@@ -152,7 +152,7 @@ def test_folders_as_labels_and_a_warning_on_collapse(capsys, photos):
         (["index", "build", "X.npy", "-o", "x", "--network", "net.onnx"], 1, "must be a|images must be"),
         (["index", "info", "none.hgi"], 1, "none.hgi: no such file or folder"),
         (["search", "none.hgi", "queries.npy"], 1, "none.hgi: no such file or folder"),
-        (["search", "x", "y", "--rerank", "--weights"], 2, "Give one of --radius, --rerank and --weights"),
+        (["search", "x", "y", "--rerank", "--weights"], 2, "Give one of --radius, --rerank, --plain and --weights"),
         (["search", "x", "y", "-k", "3", "--radius", "2"], 2, "-k or --radius"),
     ],
 )

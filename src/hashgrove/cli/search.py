@@ -30,6 +30,10 @@ def search(codes: str, queries: str, model: str | None, **how: Any) -> None:
     are packed codes or, with a model, features or images. The model is --model, or the one in the index. Results are
     sorted by distance and then by id.
 
+    If the model can decode codes (train --hash-function decodable), items are ranked by the classes that their codes
+    state: the distance is one minus the probability that an item has the class of the query. --plain ranks by Hamming
+    distance.
+
     \b
     Example:
       hashgrove search codes.npy queries.npy --model model.hashgrove -k 10 --json
@@ -45,13 +49,16 @@ def show_neighbours(
     k: int,
     radius: int | None,
     rerank: bool,
+    plain: bool,
     weights: bool,
     html: str | None,
     style: str | None,
     n_jobs: int | None,
 ) -> None:
     """Print the nearest items of each query; with ``html``, write a page of them too."""
-    options.refuse(sum((radius is not None, rerank, weights)) > 1, "Give one of --radius, --rerank and --weights.")
+    options.refuse(
+        sum((radius is not None, rerank, plain, weights)) > 1, "Give one of --radius, --rerank, --plain and --weights."
+    )
     options.refuse(radius is not None and options.was_given("k"), "Give -k or --radius, not both.")
     from hashgrove.cli.items import open_database
     from hashgrove.cli.output import write_hits
@@ -63,7 +70,8 @@ def show_neighbours(
         raise FileError(f"{queries}: must be features or images for --rerank and --weights. Got codes.")
     if rerank and index.features is None:
         raise FileError(f"{database}: must be an index with features for --rerank. It has none.")
-    hits: Iterable[Hit] = _hits(index, items, k=k, radius=radius, rerank=rerank, weights=weights, n_jobs=n_jobs)
+    order = "plain" if plain else "features" if rerank else "weights" if weights else "best"
+    hits: Iterable[Hit] = _hits(index, items, k=k, radius=radius, order=order, n_jobs=n_jobs)
     if html is not None:
         hits = list(hits)
         write_page(html, hits, names=items.ids, title=f"Neighbours in {database}")
@@ -80,16 +88,20 @@ def _hits(
     *,
     k: int,
     radius: int | None,
-    rerank: bool,
-    weights: bool,
+    order: str,
     n_jobs: int | None,
 ) -> Iterator[Hit]:
-    """Number, distances and ids of each query; real-valued distances are rounded to four digits."""
+    """Number, distances and ids of each query; real-valued distances are rounded to four digits.
+
+    The ``order`` is "plain" (by Hamming distance), "features", "weights", or "best": decoded where that is possible.
+    """
     import numpy as np
 
-    from hashgrove.index import Rerank
+    from hashgrove.index import Decoded, Rerank
 
     encoder: Any = getattr(items.encoder, "encoder", items.encoder)  # the part of an ImageEncoder that takes features
+    if order == "best" and items.features is not None and encoder.decoder is not None:
+        order = "decoded"
     for start in range(0, len(items.codes), QUERIES_PER_SEARCH):
         part = slice(start, start + QUERIES_PER_SEARCH)
         codes, features = items.codes[part], None if items.features is None else items.features[part]
@@ -97,9 +109,11 @@ def _hits(
         results: Any
         if radius is not None:
             results = index.search_radius(codes, radius, **common)
-        elif rerank:
+        elif order == "decoded":
+            results = index.search(codes, k, rerank=Decoded(encoder), features=features, **common)
+        elif order == "features":
             results = index.search(codes, k, rerank=Rerank(), features=features, **common)
-        elif weights:
+        elif order == "weights":
             results = index.search(codes, k, weights=np.abs(encoder.scores(features)), **common)
         else:
             results = index.search(codes, k, **common)

@@ -8,6 +8,8 @@ can hold the encoders that it names, and no others.
 from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
 from hashgrove.encoders.class_scores import ClassScores
 from hashgrove.encoders.composite import Composite, Sum
+from hashgrove.encoders.decodable import Decodable
+from hashgrove.encoders.decoding import Decoder
 from hashgrove.encoders.kernel import Kernel, UnitKernel
 from hashgrove.encoders.lifted import Lifted
 from hashgrove.encoders.linear import UNIT, Linear
@@ -21,6 +23,8 @@ __all__ = [
     "UNIT",
     "ClassScores",
     "Composite",
+    "Decodable",
+    "Decoder",
     "Encoder",
     "Kernel",
     "LeafTrees",
@@ -49,6 +53,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "sum": Sum,
     "mixed": Mixed,
     "spread": Spread,
+    "decodable": Decodable,
 }
 
 

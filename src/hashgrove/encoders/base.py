@@ -38,6 +38,7 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import Codes, pack
+from hashgrove.encoders.decoding import Decoder, Queries
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
@@ -50,6 +51,7 @@ FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any oth
 
 
 Part = TypeVar("Part", bound="Encoder")
+Result = TypeVar("Result")
 
 
 class ArrayDeclaration(NamedTuple):
@@ -164,18 +166,46 @@ class Encoder(ABC):
         codes = np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
         return Codes(codes, model=self.digest_or_none)
 
+    @property
+    def decoder(self) -> Decoder | None:
+        """The class probabilities that a code of this encoder stands for; None if codes cannot be decoded."""
+        return None
+
+    def encode_queries(self, X: ArrayLike, *, n_jobs: int | None = None) -> Codes:
+        """Codes of rows that one searches *with*.
+
+        They are those of `encode`, except for codes that can be decoded: the bits of an item then state its classes as
+        exactly as they can, and the best code to search with has the bits that the items of its likely classes have.
+        """
+        return self.encode(X, n_jobs=n_jobs) if self.decoder is None else self.as_queries(X, n_jobs=n_jobs).codes
+
+    def as_queries(self, X: ArrayLike, *, n_jobs: int | None = None) -> Queries:
+        """The codes of `encode_queries`, and the class probabilities of the rows; needs a `decoder`."""
+        if self.decoder is None:
+            raise ValueError(
+                "as_queries needs codes that can be decoded. Got an encoder of others; "
+                "fit FastHash(hash_function='decodable') with class labels."
+            )
+        parts = self._apply_to_chunks(self._as_queries, X, n_jobs)
+        codes = np.concatenate([pack(scores > 0) for scores, _ in parts])
+        return Queries(Codes(codes, model=self.digest_or_none), np.concatenate([p for _, p in parts]))
+
+    def _as_queries(self, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Scores of the bits to search with, and class probabilities, of one chunk; where there is a decoder."""
+        raise NotImplementedError
+
     def transform(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[np.uint8]:
         """The same as `encode`: hashers and encoders have this name in common."""
         return self.encode(X, n_jobs=n_jobs)
 
     def _apply_to_chunks(
-        self, function: Callable[[NDArray[Any]], NDArray[Any]], X: ArrayLike, n_jobs: int | None
-    ) -> list[NDArray[Any]]:
+        self, function: Callable[[NDArray[Any]], Result], X: ArrayLike, n_jobs: int | None
+    ) -> list[Result]:
         """Call ``function`` for each chunk of the rows of ``X``, on several threads; return the results in order."""
         checked = self._check_rows(X)
         n, sparse = checked.shape[0], issparse(checked)
 
-        def of_chunk(start: int, stop: int) -> NDArray[Any]:
+        def of_chunk(start: int, stop: int) -> Result:
             rows = checked[start:stop] if sparse else np.ascontiguousarray(checked[start:stop])
             if not self.checks_finite:
                 rows = rows.astype(np.float32) if rows.dtype == np.uint8 else rows

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
 from hashgrove.encoders.composite import Composite
+from hashgrove.encoders.decoding import Decoder
 from hashgrove.encoders.mixed import join
 
 __all__ = ["Lifted"]
@@ -60,6 +61,14 @@ class Lifted(Composite):
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         return self.bits._bits(self._rows(X))
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """The decoder of the bits."""
+        return self.bits.decoder
+
+    def _as_queries(self, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        return self.bits._as_queries(self._rows(X))
 
     @classmethod
     def concatenate(cls, encoders: Sequence[Self]) -> Self:

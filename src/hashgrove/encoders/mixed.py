@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders.base import Encoder
 from hashgrove.encoders.composite import MAX_PARTS, Composite, Numbered, numbered_parts, refuse_arrays
+from hashgrove.encoders.decoding import Decoder
 
 __all__ = ["Mixed", "Spread", "join"]
 
@@ -137,6 +138,19 @@ class Spread(Composite):
 
     def _bits(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         return self.merge(self.learned._bits(X), self.generic._bits(X))
+
+    @cached_property
+    def decoder(self) -> Decoder | None:
+        """The decoder of the learned bits, to which generic bits add nothing."""
+        inner = self.learned.decoder
+        if inner is None:
+            return None
+        nothing = np.zeros((len(inner.offset), self.generic.n_bits), np.float32)
+        return replace(inner, table=np.ascontiguousarray(self.merge(inner.table.T, nothing).T))
+
+    def _as_queries(self, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        scores, p = self.learned._as_queries(X)
+        return self.merge(scores, self.generic._scores(X)), p
 
     @property
     def named_parts(self) -> dict[str, Encoder]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Encoder
 from hashgrove.supervision import Supervision
 
-__all__ = ["Learner", "bit_of", "is_constant"]
+__all__ = ["HashFunction", "JointLearner", "Learner", "bit_of", "is_constant"]
 
 
 class Learner(Protocol):
@@ -52,6 +53,39 @@ class Learner(Protocol):
         may ignore them. If bits are not learned stagewise, several threads call this method at the same time, and
         ``data`` must not change.
         """
+
+
+@runtime_checkable
+class JointLearner(Protocol):
+    """Learns the hash functions of all bits together, which may depend on each other.
+
+    It has `Learner.prepare`, and `learn_all` in the place of `Learner.learn`. Step 1 infers all bits before; so
+    ``stagewise`` must be False, and a warm start or a checkpoint cannot add bits to those that are there.
+    """
+
+    stagewise: bool
+
+    def prepare(
+        self,
+        X: Any,
+        rng: np.random.Generator,
+        *,
+        supervision: Supervision | None = None,
+        earlier: Encoder | None = None,
+        n_jobs: int | None = None,
+    ) -> Any:
+        """As `Learner.prepare`."""
+
+    def learn_all(
+        self, data: Any, Z: NDArray[np.int8], rng: np.random.Generator
+    ) -> tuple[Encoder, Sequence[NDArray[np.int8]]]:
+        """Learn all bits. Returns an encoder of them, and the values that it gives for the training rows, per bit.
+
+        ``Z``, of shape (n_bits, n), holds the values to learn, -1 or +1.
+        """
+
+
+HashFunction = Learner | JointLearner
 
 
 def bit_of(encoder: Encoder, X: Any, n_jobs: int | None) -> NDArray[np.int8]:

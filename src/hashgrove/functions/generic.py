@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from hashgrove.encoders import UNIT, Linear
-from hashgrove.functions.base import Learner
+from hashgrove.functions.base import HashFunction
 from hashgrove.numerics.eigen import with_fixed_signs
 from hashgrove.numerics.rotation import quantising_rotation
 from hashgrove.numerics.sketch import Sketch
@@ -30,7 +30,7 @@ MAX_FEATURES = 2048  # more features are sketched first
 N_ITER = 50
 
 
-def count_generic_bits(asked: int | None, n_bits: int, learner: Learner) -> int:
+def count_generic_bits(asked: int | None, n_bits: int, learner: HashFunction) -> int:
     """Number of generic bits among ``n_bits``: as many as asked for, or what suits the hash function."""
     if asked is None:
         return int(n_bits * getattr(learner, "generic_share", 0.0))

@@ -5,6 +5,7 @@
 
 from hashgrove.index.base import Index
 from hashgrove.index.building import INDEXES, build_index, load_index
+from hashgrove.index.decoded import Decoded
 from hashgrove.index.engines import connect
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.memory import MemoryIndex
@@ -15,6 +16,7 @@ from hashgrove.index.results import SearchResult
 
 __all__ = [
     "INDEXES",
+    "Decoded",
     "FlatIndex",
     "Index",
     "Int8Rows",

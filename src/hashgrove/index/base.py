@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import Codes, check_codes, check_model, digest_of
 from hashgrove.index.changes import Change
 from hashgrove.index.ids import MAX_ID, check_allowed, check_ids, refuse_duplicates
-from hashgrove.index.rerank import Int8Rows, Rerank
+from hashgrove.index.rerank import Int8Rows, Order
 from hashgrove.index.results import SearchResult
 from hashgrove.index.weighted import check_weights
 from hashgrove.runtime.parameters import Flag, Integer, ParameterError
@@ -121,10 +121,14 @@ class Index(ABC):
         raise NotImplementedError
 
     def _search_reranked(
-        self, rerank: Rerank, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
+        self, rerank: Order, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Distances and ids for `search` with ``rerank``; an index that keeps features looks them up here."""
-        return rerank.search(lambda part, n: self._search(part, n, allowed, 1), codes, k, stored=None, **options)
+        """Distances and ids for `search` with ``rerank``; an index that can looks up features and codes here."""
+
+        def nearest(part: NDArray[np.uint8], n: int) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+            return self._search(part, n, allowed, 1)
+
+        return rerank.search(nearest, codes, k, stored=None, codes_of=None, **options)
 
     def _exclusively(self) -> AbstractContextManager[Any]:
         """A context for a change and all that it reads before: no other change runs at the same time."""
@@ -367,7 +371,7 @@ class Index(ABC):
         *,
         allowed: ArrayLike | None = None,
         weights: ArrayLike | None = None,
-        rerank: Rerank | None = None,
+        rerank: Order | None = None,
         features: ArrayLike | None = None,
         model: Any = None,
         n_jobs: int | None = None,
@@ -387,8 +391,9 @@ class Index(ABC):
             ``abs(hasher.decision_function(X))``. This ranks better than the Hamming distance and needs no more bytes
             per item, but it takes several times as long. Weights are rounded to multiples of about 1 / 32,768 of their
             sum over the query, and so are the distances. Engines do not offer it.
-        rerank : Rerank, optional
-            Order the nearest items by their features instead; see `Rerank`.
+        rerank : Rerank or Decoded, optional
+            Order the nearest items by their features instead (`Rerank`), or by the classes that their codes state
+            (`Decoded`).
         features : array of shape (n_queries, n_features), optional
             The features of the queries, for ``rerank``.
         model : str, or an object with the attribute ``digest``, optional
@@ -428,6 +433,12 @@ class Index(ABC):
             found: tuple[NDArray[Any], NDArray[Any]]
             found = self._search_weighted(queries, check_weights(weights, queries), k, only, n_jobs)
         elif rerank is not None:
+            if self.model is not None and rerank.model not in (None, self.model):
+                raise ParameterError(
+                    "rerank",
+                    f"must be of the model of the index, {self.model[:12]}. Got one of {rerank.model[:12]} instead: "
+                    "codes of a model can only be decoded by that model.",
+                )
             found = self._search_reranked(rerank, queries, k, only, features=features, n_jobs=n_jobs)
         elif features is not None:
             raise ParameterError("features", "must be given together with 'rerank'. Got it alone instead.")

@@ -89,6 +89,10 @@ class Items:
         """Number of bytes per code; None before the first codes are added."""
         return self.codes.shape[1] or None
 
+    def codes_of(self, ids: NDArray[Any]) -> NDArray[np.uint8]:
+        """The codes of items by their ids, int64 or str, all of which are known."""
+        return self.codes[self.find(encode(ids))[0]]
+
     def find(self, ids: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Positions of items, by their ids (as in ``self.ids``), and whether there is such an item."""
         if self.size == 0 or len(ids) == 0 or ids.dtype.kind != self.ids.dtype.kind:

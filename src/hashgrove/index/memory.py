@@ -15,7 +15,7 @@ from hashgrove.index.changes import Change
 from hashgrove.index.ids import check_ids, encode
 from hashgrove.index.items import Items, Room, appended, as_bitmap, in_memory, merged, updated, without
 from hashgrove.index.manifest import Manifest
-from hashgrove.index.rerank import Int8Rows, Rerank
+from hashgrove.index.rerank import Int8Rows, Order
 from hashgrove.index.store import Store
 from hashgrove.index.stored_features import (
     StoredFeatures,
@@ -114,14 +114,14 @@ class MemoryIndex(Index):
         return self._search_among(self._now(), codes, k, allowed, n_jobs)
 
     def _search_reranked(
-        self, rerank: Rerank, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
+        self, rerank: Order, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         items = self._now()  # codes and features of one moment
 
         def nearest(part: NDArray[np.uint8], n: int) -> tuple[NDArray[np.uint16], NDArray[Any]]:
             return self._search_among(items, part, n, allowed, 1)
 
-        return rerank.search(nearest, codes, k, stored=stored_features(items), **options)
+        return rerank.search(nearest, codes, k, stored=stored_features(items), codes_of=items.codes_of, **options)
 
     def _allowed_bitmap(self, items: Items, allowed: NDArray[Any] | None) -> tuple[NDArray[np.uint64] | None, int]:
         """The positions that a search may find, one bit each (None for all), and their number."""

@@ -17,7 +17,7 @@ from hashgrove.index.ids import check_ids, encode, find, refuse_duplicates
 from hashgrove.runtime.parameters import Integer, OneOf, ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
 
-__all__ = ["METRICS", "Int8Rows", "Rerank"]
+__all__ = ["METRICS", "Int8Rows", "Order", "Rerank", "order_candidates"]
 
 METRICS = ("cosine", "euclidean")
 QUERIES_PER_CHUNK = 64
@@ -73,6 +73,31 @@ class StoredRows(Protocol):
         """The features of some items, and which of these items have some."""
 
 
+class Order(Protocol):
+    """Another order of the nearest items: `Rerank` by their features, `hashgrove.index.Decoded` by their codes."""
+
+    @property
+    def model(self) -> str | None:
+        """Digest of the model that the codes of the items must be of; None if it does not matter."""
+
+    def search(
+        self,
+        nearest: Callable[[NDArray[np.uint8], int], tuple[NDArray[np.uint16], NDArray[Any]]],
+        codes: NDArray[np.uint8],
+        k: int,
+        features: ArrayLike | None,
+        *,
+        stored: StoredRows | None,
+        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]] | None,
+        n_jobs: int | None,
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Distances and ids of the ``k`` best candidates; `Index.search` calls this.
+
+        ``nearest(codes, n)`` finds candidates, ``stored`` are the features that the index keeps, or None, and
+        ``codes_of(ids)`` the codes of items, or None where an index cannot look them up.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Rerank:
     """Order the nearest items that `Index.search` finds again, by their features.
@@ -109,6 +134,7 @@ class Rerank:
     metric: str = "cosine"
     oversample: int = 4
     max_candidates: int = 4096
+    model = None
 
     def search(
         self,
@@ -118,12 +144,10 @@ class Rerank:
         features: ArrayLike | None,
         *,
         stored: StoredRows | None,
+        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]] | None = None,
         n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Distances and ids of the ``k`` best candidates; `Index.search` calls this.
-
-        ``nearest(codes, n)`` finds candidates, and ``stored`` are the features that the index keeps, or None.
-        """
+        """Distances and ids of the ``k`` best candidates; see `Order.search`."""
         OneOf(METRICS).check("metric", self.metric)
         wanted = k * int(Integer(1).check("oversample", self.oversample))
         at_most = max(wanted, int(Integer(1).check("max_candidates", self.max_candidates)))
@@ -138,23 +162,10 @@ class Rerank:
                 f"features as the items have. Got {Q.shape} instead.",
             )
 
-        def search_chunk(start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
-            near, ids = nearest(codes[start:stop], at_most)
-            columns = min(k, near.shape[1])
-            distances, found = np.empty((stop - start, columns), np.float32), np.empty_like(ids[:, :columns])
-            for row in range(stop - start):
-                last = near[row, min(wanted, near.shape[1]) - 1] if columns else 0
-                candidates = ids[row, : np.searchsorted(near[row], last, side="right")]
-                scores = _distances(rows_of(candidates), Q[start + row], self.metric)
-                best = np.lexsort((candidates, scores))[:columns]
-                distances[row], found[row] = scores[best], candidates[best]
-            return distances, found
+        def distances(query: int, candidates: NDArray[Any]) -> NDArray[np.float32]:
+            return _distances(rows_of(candidates), Q[query], self.metric)
 
-        if len(codes) == 0:
-            near, ids = nearest(codes, k)
-            return near.astype(np.float32), ids
-        parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return order_candidates(nearest, codes, k, distances, wanted=wanted, at_most=at_most, n_jobs=n_jobs)
 
     def _features_of(self, stored: StoredRows | None) -> tuple[int, Callable[[NDArray[Any]], NDArray[Any]]]:
         """The number of features, and a function that returns those of some items by their ids."""
@@ -167,6 +178,41 @@ class Rerank:
         X = self.X if isinstance(self.X, Int8Rows) else _check_features(self.X, "X")
         own = None if self.ids is None else _sorted(self.ids, len(X))
         return X.shape[1], lambda ids: X[_rows_of(ids, own, len(X))]
+
+
+def order_candidates(
+    nearest: Callable[[NDArray[np.uint8], int], tuple[NDArray[np.uint16], NDArray[Any]]],
+    codes: NDArray[np.uint8],
+    k: int,
+    distances: Callable[[int, NDArray[Any]], NDArray[np.float32]],
+    *,
+    wanted: int,
+    at_most: int,
+    n_jobs: int | None,
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """Distances and ids of the ``k`` best candidates of each query, sorted by distance and then by id.
+
+    Candidates are the ``wanted`` nearest items and those that tie with the last of them, but only ``at_most`` in all;
+    ``distances(query, ids)`` are the distances to order them by.
+    """
+
+    def search_chunk(start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        near, ids = nearest(codes[start:stop], at_most)
+        columns = min(k, near.shape[1])
+        ordered, found = np.empty((stop - start, columns), np.float32), np.empty_like(ids[:, :columns])
+        for row in range(stop - start):
+            last = near[row, min(wanted, near.shape[1]) - 1] if columns else 0
+            candidates = ids[row, : np.searchsorted(near[row], last, side="right")]
+            scores = distances(start + row, candidates)
+            best = np.lexsort((candidates, scores))[:columns]
+            ordered[row], found[row] = scores[best], candidates[best]
+        return ordered, found
+
+    if len(codes) == 0:
+        near, ids = nearest(codes, k)
+        return near.astype(np.float32), ids
+    parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def _sorted(ids: ArrayLike, length: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
