@@ -53,12 +53,13 @@ def split(folder: Path, name: str, seed: int) -> Split:
     """The rows of one set: training rows with at most as many labels per class as its name says."""
     set_name, rng = name.rsplit("-", 1)[0], np.random.default_rng([seed, 11])
     with np.load(folder / FILES[set_name]) as file:
-        key = "X_u8" if "X_u8" in file else "X"
+        key = next(key for key in ("X_u8", "eff_u8", "X") if key in file)
+        scale = next((name for name in ("scale", "eff_scale") if name in file), None)
         y, order = file["y"], rng.permutation(len(file["y"]))
         used = order[: N_QUERIES + N_DATABASE + len(order) // 2]
         X = file[key][used].astype(np.float32)
-        if "scale" in file:
-            X = X * file["scale"] + file["lo"]
+        if scale is not None:
+            X = X * file[scale] + file[scale.replace("scale", "lo")]
         y = y[used]
     queries, database, rest = np.split(np.arange(len(X)), [N_QUERIES, N_QUERIES + N_DATABASE])
     per_class = SETS[name]
