@@ -64,6 +64,34 @@ def least_distance(words, n, queries, query, n_words, width, first):
     return min(distance(words, n, queries, query, n_words, int(first) + i) for i in range(64))
 
 
+def fewest_queries():
+    """`hashgrove.index.sliced.fewest_queries`: as on a processor that does not count the ones of vectors."""
+    return 16
+
+
+def slice_word(words, first, tables, to):
+    """`hashgrove.index.sliced._slice_word`: the sums of three bits of 512 items, for all values of these bits."""
+    bits = np.unpackbits(words[int(first) : int(first) + 512, None].view(np.uint8), axis=1, bitorder="little")
+    for place in range(21 * 8 + 2):
+        group, value = divmod(place, 8)
+        flips = np.array([value >> bit & 1 for bit in range(3)], np.uint8)[: 64 - 3 * group]
+        sums = (bits[:, 3 * group : 3 * group + 3] ^ flips).sum(axis=1)
+        for digit in range(2 if group < 21 else 1):
+            at = int(to) + 16 * place + 8 * digit
+            tables[at : at + 8] = np.packbits(sums >> digit & 1, bitorder="little").view(np.uint64)
+
+
+def near_in_tables(tables, offsets, at, width, limit, found):
+    """`hashgrove.index.sliced._near_in_tables`: add up the sums that the tables have for a query."""
+    distances = np.zeros(512, np.int64)
+    for place in range(22 * len(width)):
+        for digit in range(2 if place % 22 < 21 else 1):
+            start = int(offsets[int(at) + place]) + 8 * digit
+            distances += np.unpackbits(tables[start : start + 8].view(np.uint8), bitorder="little").astype(int) << digit
+    found[:] = np.packbits(distances < int(limit), bitorder="little").view(np.uint64)
+    return np.uint64(found.any())
+
+
 def strip_distances(words, n, queries, query, n_words, width, first, out, to):
     """`hashgrove.index.counting._strip_distances`: write the distances of 64 items."""
     for i in range(64):
@@ -142,6 +170,9 @@ TWINS = {
     "_near_in_strip": near_in_strip,
     "_near_in_vector": near_in_vector,
     "least_distance": least_distance,
+    "fewest_queries": fewest_queries,
+    "_slice_word": slice_word,
+    "_near_in_tables": near_in_tables,
     "_strip_distances": strip_distances,
     "_extent": extent,
     "_count_group": count_group,
@@ -223,6 +254,14 @@ def search_many():
     return [array for part in (codes, tight) for array in FlatIndex(part).search(np.zeros((1, 1), np.uint8), 100)]
 
 
+def search_batch():
+    """So many queries that blocks are sliced for them; with and without a mask."""
+    codes = np.concatenate([MANY_CODES, MANY_CODES, CODES])
+    index, queries = FlatIndex(codes), MANY_CODES[100:116]
+    found = [*index.search(queries, 2), *index.search(queries, 2, allowed=np.arange(len(codes)) % 9 > 0)]
+    return [*found, *map(np.concatenate, index.search_radius(queries, 25))]
+
+
 class ByTables(MultiIndex):
     """A `MultiIndex` that uses its tables for every query."""
 
@@ -284,6 +323,7 @@ COMPUTATIONS = {
         *FlatIndex(CODES).search(CODES[:3], 50, allowed=np.arange(0, 200, 2)),
         *FlatIndex(MANY_CODES).search(CODES[:3], 2, allowed=np.arange(0, 650, 2)),
     ],
+    "search of a batch": search_batch,
     "search by tables": search_tables,
     "groups": lambda: [np.concatenate(groups(FlatIndex(CODES[:, :1]), 2))],
     "minimum cuts": cuts,

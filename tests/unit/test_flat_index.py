@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from hashgrove.codes import as_columns, as_words, hamming, pack
-from hashgrove.index import FlatIndex, scan
+from hashgrove.index import FlatIndex, scan, sliced
 from hashgrove.index.strips import next_near, width_of
 from makers import random_codes
 
@@ -84,6 +84,43 @@ def test_near_items_of_strips_agree_with_the_naive_ones(n_words, n):
                 strip += np.uint64(64)
             expected = [i for i in range(first, n) if distances[i] < limit and (bitmap is scan.ALL or allowed[i])]
             assert near == expected
+
+
+@pytest.mark.parametrize("n_words", [1, 2, 3, 8, 16])
+def test_near_items_of_a_sliced_block_agree_with_the_naive_ones(n_words):
+    """Any limit, also those that no item and that every item is below."""
+    codes, queries = random_codes(600, 64 * n_words, 1), random_codes(5, 64 * n_words, 2)
+    codes[60], codes[61] = queries[0], ~queries[0]
+    words, tables = as_columns(codes).reshape(-1), sliced.tables_for(n_words)
+    sliced.slice_block(words, np.uint64(600), np.uint64(n_words), np.uint64(50), tables)
+    offsets, found = sliced.offsets_of(as_words(queries)).reshape(-1), np.empty(8, np.uint64)
+    for q, distances in enumerate(naive.hamming(queries, codes[50:562])):
+        limits = {0, 1, 32 * n_words, 64 * n_words, 64 * n_words + 1, *np.quantile(distances, (0.1, 0.6)).astype(int)}
+        for limit in limits:
+            some = sliced.near_in_block(tables, offsets, np.uint64(q), width_of(n_words), np.uint64(limit), found)
+            near = np.unpackbits(found.view(np.uint8), bitorder="little").astype(bool)
+            np.testing.assert_array_equal(near, distances < limit)
+            assert bool(some) == near.any()
+
+
+@pytest.mark.parametrize("n_words", [1, 2, 16, 17])
+@pytest.mark.parametrize("n_queries", [1, 16, 64])
+def test_searches_of_many_queries(n_words, n_queries):
+    """Blocks are sliced for many queries; a limit that falls, ties, and a mask."""
+    rng = np.random.default_rng(0)
+    codes, queries = random_codes(3000, 64 * n_words, 1), random_codes(n_queries, 64 * n_words, 2)
+    codes[rng.integers(3000, size=900)] = queries[0]
+    index, truth = FlatIndex(codes), hamming(queries, codes)
+    for allowed in (np.arange(3000) >= 0, rng.random(3000) < 0.9):
+        places = np.flatnonzero(allowed)
+        distances, ids = index.search(queries, 20, allowed=None if allowed.all() else allowed)
+        near, within = index.search_radius(queries, 28 * n_words, allowed=None if allowed.all() else allowed)
+        for q in range(n_queries):
+            order = places[np.argsort(truth[q, places], kind="stable")]
+            np.testing.assert_array_equal(ids[q], order[:20])
+            np.testing.assert_array_equal(distances[q], truth[q, order[:20]])
+            np.testing.assert_array_equal(within[q], order[truth[q, order] <= 28 * n_words])
+            np.testing.assert_array_equal(near[q], truth[q, within[q]])
 
 
 @pytest.mark.parametrize("n_bits", [64, 128, 1088])

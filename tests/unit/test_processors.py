@@ -56,6 +56,7 @@ with np.load(sys.argv[1]) as file:
         index, y = FlatIndex(codes), np.arange(len(codes)) // 300
         distances, ids = index.search_radius(codes[:2], 24 * codes.shape[1] // 8)
         arrays = [*index.search(codes[:3], 5), *index.search(codes[:3], 900), *distances, *ids]
+        arrays += index.search(codes[:16], 5)  # many queries
         arrays.append(evaluate(index, codes[:3], y_queries=y[:3], y_database=y, k=7, knn=None).map)
         found |= {f"{name} {place}": array for place, array in enumerate(arrays)}
 np.savez(sys.argv[2], **found)

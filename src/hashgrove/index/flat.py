@@ -17,7 +17,7 @@ from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 __all__ = ["FlatIndex"]
 
-QUERIES_PER_CHUNK = 32  # queries that read the same tile of the database from the cache
+QUERIES_PER_CHUNK = 64  # queries that read the same tile of the database from the cache
 MIN_SLICE = 2**16  # a slice of the database with fewer items is not worth another thread
 
 

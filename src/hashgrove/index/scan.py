@@ -2,7 +2,7 @@
 
 All of them read the database in ascending order of position, so items at equal distances are met in the right order.
 The kernels for Hamming distances hold no more than their results and a buffer of bounded size, however many codes are
-equal. A tile of the database is read by all queries before the next one is, so it comes from memory once.
+equal. `hashgrove.index.tiles` compares the queries of a batch with the database, tile by tile.
 
 ``columns`` is uint64 (n_words, n) and ``queries`` uint64 (n_queries, n_words). ``mask``, uint64 (ceil(n / 64),) or
 `ALL`, has a bit for each item that may be found.
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index.strips import STRIP, distance_to, least_distance, lowest, next_near, width_of
+from hashgrove.index.strips import STRIP, distance_to, least_distance, lowest, width_of
+from hashgrove.index.tiles import compare_tile, room_for_tiles, tile_end
 from hashgrove.index.weighted import all_weighted_distances
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount
@@ -24,9 +25,6 @@ __all__ = ["ALL", "STRIP", "count_within", "fill_within", "nearest", "nearest_we
 
 ALL = np.empty(0, np.uint64)  # the mask that allows every item
 ALL.flags.writeable = False
-TILE_WORDS = (
-    5 * 2**10
-)  # words per tile of the database: 40 KB, which the queries of a batch read from the nearest cache
 SAMPLE = 128  # strips from which the limit of a search is guessed
 MIN_STRIPS = 4 * SAMPLE  # a database with fewer strips is searched without a guess
 
@@ -70,10 +68,11 @@ def _nearest(
     """`nearest` for codes of one width."""
     n_queries, k = distances.shape
     no_limit = 64 * columns.shape[0] + 1
-    limits, guesses = np.full(n_queries, no_limit, np.uint64), np.full(n_queries, no_limit, np.uint64)
+    limits, guesses = np.empty(n_queries, np.uint64), np.full(n_queries, no_limit, np.uint64)
     if last - first >= MIN_STRIPS * STRIP:
         _guess_limits(width, columns, mask, first, last, queries, k, guesses)
-        limits[:] = guesses
+    for q in range(n_queries):  # numba takes 4 s to compile ``limits[:] = guesses``, for its error message
+        limits[q] = guesses[q]
     sizes = np.zeros(n_queries, np.int64)
     near, where = np.empty((n_queries, capacity), np.uint16), np.empty((n_queries, capacity), np.int64)
     _collect(width, columns, mask, first, last, queries, k, limits, sizes, near, where)
@@ -139,22 +138,26 @@ def _collect(
     ``near``, uint16, and ``where``, int64, are the buffers, (n_queries, capacity); ``sizes``, int64, says how full they
     are. Only items at a distance below ``limits``, uint64, enter: at most n_distances at first, later that of the k-th.
     """
-    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
-    words, asked = columns.reshape(-1), queries.reshape(-1)
+    n_words = np.uint64(columns.shape[0])
+    words, asked, n = columns.reshape(-1), queries.reshape(-1), np.uint64(columns.shape[1])
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
     found_at, n_below = np.zeros((len(queries), counts.size), np.int64), np.zeros(len(queries), np.int64)
-    tile = _items_per_tile(n_words)
-    for start in range(np.uint64(first), np.uint64(last), tile):
-        stop = min(start + tile, np.uint64(last))
+    strips, n_strips, tables, offsets = room_for_tiles(queries)
+    start, end = np.uint64(first), np.uint64(last)
+    while start < end:
+        stop = tile_end(np.uint64(first), start, end, strips)
+        compare_tile(
+            width, words, n, asked, n_words, limits, mask, start, stop, strips, n_strips, tables, offsets
+        )  # fmt: skip
         for q in range(queries.shape[0]):
             query = np.uint64(q) * n_words
-            strip, found = next_near(words, n, asked, query, n_words, width, limits[q], mask, start, stop)
-            while found:
+            for s in range(n_strips[q]):
+                found = strips[q, s]
                 while found:
-                    i = strip + lowest(found)
+                    i = start + np.uint64(s * STRIP) + lowest(found)
                     found &= found - np.uint64(1)
                     distance = distance_to(words, n, asked, query, n_words, i)
-                    if distance >= limits[q]:  # the limit has fallen since the strip was compared
+                    if distance >= limits[q]:  # the limit has fallen since the tile was compared
                         continue
                     near[q, sizes[q]] = distance
                     where[q, sizes[q]] = i
@@ -167,14 +170,7 @@ def _collect(
                     if sizes[q] == near.shape[1]:
                         _keep(near[q], where[q], sizes[q], k, counts)
                         sizes[q] = k
-                strip = min(strip + np.uint64(STRIP), stop)
-                strip, found = next_near(words, n, asked, query, n_words, width, limits[q], mask, strip, stop)
-
-
-@kernel
-def _items_per_tile(n_words: int) -> Any:
-    """Number of items in a tile: whole strips."""
-    return max(np.uint64(TILE_WORDS) // n_words // np.uint64(STRIP), np.uint64(1)) * np.uint64(STRIP)
+        start = stop
 
 
 def count_within(
@@ -191,20 +187,20 @@ def count_within(
 @kernel
 def _count_within(width: Any, columns: Any, mask: Any, queries: Any, limit: int, counts: Any) -> None:
     """`count_within` for codes of one width."""
-    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
-    words, asked = columns.reshape(-1), queries.reshape(-1)
-    tile = _items_per_tile(n_words)
+    n_words, limits = np.uint64(columns.shape[0]), np.full(len(queries), limit, np.uint64)
+    words, asked, n = columns.reshape(-1), queries.reshape(-1), np.uint64(columns.shape[1])
+    strips, n_strips, tables, offsets = room_for_tiles(queries)
     counts[:] = 0
-    for start in range(np.uint64(0), n, tile):
-        stop = min(start + tile, n)
+    start = np.uint64(0)
+    while start < n:
+        stop = tile_end(np.uint64(0), start, n, strips)
+        compare_tile(
+            width, words, n, asked, n_words, limits, mask, start, stop, strips, n_strips, tables, offsets
+        )  # fmt: skip
         for q in range(queries.shape[0]):
-            strip, found = start, np.uint64(1)
-            while found:
-                strip, found = next_near(
-                    words, n, asked, np.uint64(q) * n_words, n_words, width, np.uint64(limit), mask, strip, stop
-                )
-                counts[q] += np.int64(popcount(found))
-                strip = min(strip + np.uint64(STRIP), stop)
+            for s in range(n_strips[q]):
+                counts[q] += np.int64(popcount(strips[q, s]))
+        start = stop
 
 
 def fill_within(
@@ -228,28 +224,29 @@ def _fill_within(
     width: Any, columns: Any, mask: Any, queries: Any, limit: int, ends: Any, distances: Any, positions: Any
 ) -> None:
     """`fill_within` for codes of one width."""
-    n_words, n = np.uint64(columns.shape[0]), np.uint64(columns.shape[1])
-    words, asked = columns.reshape(-1), queries.reshape(-1)
-    tile = _items_per_tile(n_words)
+    n_words, limits = np.uint64(columns.shape[0]), np.full(len(queries), limit, np.uint64)
+    words, asked, n = columns.reshape(-1), queries.reshape(-1), np.uint64(columns.shape[1])
+    strips, n_strips, tables, offsets = room_for_tiles(queries)
     near, where = np.empty_like(distances), np.empty_like(positions)
     cursors = np.empty(queries.shape[0], np.int64)
     for q in range(queries.shape[0]):
         cursors[q] = ends[q - 1] if q else 0
-    for start in range(np.uint64(0), n, tile):
-        stop = min(start + tile, n)
+    start = np.uint64(0)
+    while start < n:
+        stop = tile_end(np.uint64(0), start, n, strips)
+        compare_tile(
+            width, words, n, asked, n_words, limits, mask, start, stop, strips, n_strips, tables, offsets
+        )  # fmt: skip
         for q in range(queries.shape[0]):
-            query = np.uint64(q) * n_words
-            strip, more = start, True
-            while more and cursors[q] < ends[q]:
-                strip, found = next_near(words, n, asked, query, n_words, width, np.uint64(limit), mask, strip, stop)
-                more = found > 0
+            for s in range(n_strips[q]):
+                found = strips[q, s]
                 while found:
-                    i = strip + lowest(found)
+                    i = start + np.uint64(s * STRIP) + lowest(found)
                     found &= found - np.uint64(1)
-                    near[cursors[q]] = distance_to(words, n, asked, query, n_words, i)
+                    near[cursors[q]] = distance_to(words, n, asked, np.uint64(q) * n_words, n_words, i)
                     where[cursors[q]] = i
                     cursors[q] += 1
-                strip = min(strip + np.uint64(STRIP), stop)
+        start = stop
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
     for q in range(queries.shape[0]):
         first, last = ends[q - 1] if q else 0, ends[q]

@@ -22,12 +22,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.simd import add_bytes, has_feature, pointer, popcount, splat
+from hashgrove.runtime.simd import add_bytes, fetch_line, has_feature, pointer, popcount, splat
 
 __all__ = ["LANES", "STRIP", "Comparison", "distance_to", "least_distance", "lowest", "next_near", "width_of"]
 
 STRIP = 64  # items that are compared at once
 LANES = 8  # words per vector
+AHEAD = 512  # items: a search of one query asks memory for a strip that it will reach about a microsecond later
 MAX_WIDTH = 16  # words; longer codes share one kernel
 WORD = ir.IntType(64)
 VECTOR = ir.VectorType(WORD, LANES)
@@ -81,6 +82,13 @@ class Comparison:
             differing = builder.xor(builder.load(place, align=8), query_word)
             found.append(builder.call(self.ones, [builder.bitcast(differing, self.ones.function_type.args[0])]))
         return found
+
+    def fetch(self, first: Any) -> None:
+        """Load the words of the 64 items from ``first`` on ahead of use; they may be beyond the end."""
+        for w in range(len(self.query_words)):
+            start = self.builder.gep(self.items, [self.builder.add(self.builder.mul(WORD(w), self.n), first)])
+            for line in range(0, STRIP, LANES):
+                fetch_line(self.builder, self.builder.gep(start, [WORD(line)]))
 
     def sums(self, first: Any) -> list[Any]:
         """The distances of the items from ``first`` on."""
@@ -136,6 +144,7 @@ def _pass_over(
         strip.add_incoming(first, before)
         builder.cbranch(builder.icmp_unsigned("<", strip, last), body, end)
         builder.position_at_end(body)
+        compare.fetch(builder.add(strip, WORD(AHEAD)))
         near = compare.flags(compare.minimum(compare.sums(strip)), limits)
         strip.add_incoming(builder.add(strip, WORD(STRIP)), builder.block)
         builder.cbranch(builder.icmp_unsigned("==", near, FLAGS(0)), head, end)

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["add_bytes", "constant", "has_feature", "look_up", "pointer", "popcount", "prefetch", "splat"]
+__all__ = ["add_bytes", "constant", "fetch_line", "has_feature", "look_up", "pointer", "popcount", "prefetch", "splat"]
 
 
 def has_feature(context: Any, *names: str) -> bool:
@@ -150,16 +150,22 @@ def _look_up_one_by_one(builder: Any, table: Any, number: Any) -> Any:
     return builder.bitcast(words, number.type)
 
 
+def fetch_line(builder: Any, place: Any) -> None:
+    """Code that loads the cache line at ``place`` ahead of use; a place beyond the end of the memory is harmless."""
+    number = ir.IntType(32)
+    place = builder.bitcast(place, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+    builder.call(function, [place, number(0), number(3), number(1)])  # for reading, into all cache levels, data
+
+
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def prefetch(typing_context: Any, array: Any, offset: Any) -> Any:
     """Load the cache line of ``array[offset]`` (one-dimensional) ahead of use. An offset beyond the end is harmless."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, (array, offset) = ir.IntType(32), arguments
-        place = pointer(context, builder, signature.args[0], array, offset, ir.IntType(8))
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(function, [place, number(0), number(3), number(1)])  # for reading, into all cache levels, data
+        array, offset = arguments
+        fetch_line(builder, pointer(context, builder, signature.args[0], array, offset, ir.IntType(8)))
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
