@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 import numpy as np
@@ -17,16 +18,24 @@ from hashgrove import FlatIndex, Gist
 from hashgrove.baselines import SDH
 from hashgrove.cli.serve import open_collection
 from hashgrove.web.app import create_app
+from hashgrove.web.connections import Connection, Door
 
 N_ITEMS, N_TRAINED, N_BITS, SIDE = 120, 150, 32, 32
 
 
 @contextmanager
-def at_address(collection, *, port=0, **settings):
+def at_address(collection, *, port=0, door=None, **settings):
     """Serve a collection on the loopback interface; gives its address."""
     app = create_app(collection, **settings)
     server = uvicorn.Server(
-        uvicorn.Config(app, port=port, log_level="critical", lifespan="on", timeout_graceful_shutdown=10)
+        uvicorn.Config(
+            app,
+            port=port,
+            http=partial(Connection, door=door or Door()),
+            log_level="critical",
+            lifespan="on",
+            timeout_graceful_shutdown=10,
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -33,6 +33,13 @@ KEY = "HASHGROVE_API_KEY"
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @options.port
 @click.option("--api-key", envvar=KEY, help=f"Key that clients must send. Better set as ${KEY}.")
+@click.option(
+    "--connections-per-address",
+    type=click.IntRange(0),
+    default=256,
+    show_default=True,
+    help="Connections of one client; 0 means no limit, for a proxy that all clients come through.",
+)
 @click.option("--insecure", is_flag=True, help="Let anyone who reaches --host in, without a key.")
 def serve(
     place: str,
@@ -42,6 +49,7 @@ def serve(
     port: int,
     api_key: str | None,
     insecure: bool,
+    connections_per_address: int,
     **known: Any,
 ) -> None:
     """Serve an index over HTTP.
@@ -58,7 +66,7 @@ def serve(
     where: dict[str, Any] = {"host": host, "port": port, "api_key": api_key, "insecure": insecure}
     _check_open(**where)
     collection = open_collection(place, labels=labels, labels_from_folders=labels_from_folders, **known)
-    serve_collection(collection, **where)
+    serve_collection(collection, connections_per_address=connections_per_address or None, **where)
 
 
 def _check_open(*, host: str, api_key: str | None, insecure: bool, **_: Any) -> None:
@@ -71,7 +79,15 @@ def _check_open(*, host: str, api_key: str | None, insecure: bool, **_: Any) -> 
     options.refuse(api_key == "", "--api-key must not be empty.")
 
 
-def serve_collection(collection: Collection, *, host: str, port: int, api_key: str | None, insecure: bool) -> None:
+def serve_collection(
+    collection: Collection,
+    *,
+    host: str,
+    port: int,
+    api_key: str | None,
+    insecure: bool,
+    connections_per_address: int | None = 256,
+) -> None:
     """Serve until Ctrl+C, and say where."""
     _check_open(host=host, port=port, api_key=api_key, insecure=insecure)
     from hashgrove.web.server import run
@@ -79,7 +95,7 @@ def serve_collection(collection: Collection, *, host: str, port: int, api_key: s
     def say(url: str) -> None:
         click.echo(f"Serving {len(collection.index):,} items at {url} (stop with Ctrl+C)", err=True)
 
-    run(collection, host=host, port=port, key=api_key, ready=say)
+    run(collection, host=host, port=port, key=api_key, connections_per_address=connections_per_address, ready=say)
     click.echo("Stopped", err=True)
 
 

@@ -5,44 +5,21 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hashgrove.storage.formats import FileError
 from hashgrove.web.app import create_app
 from hashgrove.web.collection import Collection
+from hashgrove.web.connections import Connection, Door
 from hashgrove.web.guard import LOOPBACK, is_loopback
 
 __all__ = ["run"]
 
-MAX_HEAD = 2**20  # bytes of a request before its body; a chunk that is read has up to 256 kB
-CONNECTIONS = 1024
+CONNECTIONS, PER_ADDRESS = 1024, 256
+SPARE_FILES = 256  # that may be open besides the connections
 STOP_SECONDS = 10  # for requests that are being answered when the service is stopped
-
-
-class _Protocol(HttpToolsProtocol):
-    """HTTP with a limit on the size of the request head, which the parser does not have."""
-
-    _n_head = 0
-
-    def data_received(self, data: bytes) -> None:
-        """Parse data from the client, or close the connection if the head is too long."""
-        self._n_head += len(data)
-        if self._n_head > MAX_HEAD:
-            self.transport.close()
-            return
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        """Stop counting; the body has a limit of its own."""
-        self._n_head = -(2**62)
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """Start counting again, for the next request."""
-        self._n_head = 0
-        super().on_message_complete()
 
 
 class _Server(uvicorn.Server):
@@ -65,6 +42,7 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     key: str | None = None,
+    connections_per_address: int | None = PER_ADDRESS,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve a collection until the process gets SIGINT (Ctrl+C) or SIGTERM; open requests are answered first.
@@ -76,6 +54,8 @@ def run(
         Address to listen at; port 0 means any free one.
     key : str, optional
         The key that clients must send.
+    connections_per_address : int, optional
+        Connections of one address; None means no limit, as behind a proxy, where all clients have the same one.
     ready : function
         Called with the URL of the page when the service is ready.
     """
@@ -85,14 +65,13 @@ def run(
     hosts = LOOPBACK | {host.lower()} if is_loopback(host) else None
     config = uvicorn.Config(
         create_app(collection, key=key, hosts=hosts),
-        http=_Protocol,
+        http=partial(Connection, door=Door(room_for(CONNECTIONS), connections_per_address)),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nothing here depends on the address of a client
-        limit_concurrency=CONNECTIONS,
+        proxy_headers=False,  # a client could choose its address
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn passes the signal on when it has ended
@@ -103,6 +82,26 @@ def run(
     finally:
         signal.signal(signal.SIGTERM, before)
         listening.close()
+
+
+def room_for(connections: int) -> int:
+    """The number of connections that the process may have, at most so many; its limit of open files is raised for them.
+
+    >>> room_for(100)
+    100
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return (
+        connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft - min(SPARE_FILES, soft // 2)))
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,0 +1,146 @@
+"""Limits of connections: of their number, and of the time that a request may take to arrive.
+
+A connection costs a client nothing, so none can be allowed to keep others out. A connection that has not sent a whole
+request *waits*. Where there are too many connections, of one address or in all, the one that has waited longest is
+closed to make room for a new one; a new one is refused only where all others have requests that are being answered.
+Besides, the head of a request and its body have a deadline each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["Connection", "Door"]
+
+MAX_HEAD = 2**20  # bytes of a request before its body; a chunk that is read has up to 256 kB
+
+
+@dataclass(eq=False)
+class Door:
+    """The open connections of a server, and their limits.
+
+    Attributes
+    ----------
+    connections : int
+        Of all clients.
+    per_address : int or None
+        Of one address; None means no limit of its own, as behind a proxy, where all clients have the same address.
+    head_seconds, body_seconds : float
+        Time from the opening of a connection, or from the answer before, to the end of the head of a request, and from
+        there to the end of its body.
+    """
+
+    connections: int = 1024
+    per_address: int | None = 256
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    open: dict[str, int] = field(default_factory=dict)  # number of connections by address
+    waiting: dict[Connection, None] = field(default_factory=dict)  # in the order in which they began to wait
+
+    def enter(self, connection: Connection) -> bool:
+        """Count a new connection, after making room for it; False if there is no room."""
+        address = connection.address
+        if self.per_address is not None and self.open.get(address, 0) >= self.per_address:
+            fits = self._make_room(address)
+        else:
+            fits = sum(self.open.values()) < self.connections or self._make_room(None)
+        if fits:
+            self.open[address] = self.open.get(address, 0) + 1
+        return fits
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self.waiting.pop(connection, None)
+        left = self.open[connection.address] - 1
+        self.open[connection.address] = left
+        if not left:
+            del self.open[connection.address]
+
+    def _make_room(self, address: str | None) -> bool:
+        """Close the connection of this address, or of any, that has waited longest."""
+        for connection in self.waiting:
+            if address in (None, connection.address):
+                connection.abort()
+                return True
+        return False
+
+
+class Connection(HttpToolsProtocol):
+    """HTTP with limits. The parser has none for the size of the head, and the server none for the time of a request."""
+
+    def __init__(self, *, door: Door, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.door, self.address = door, ""
+        self._n_head = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._inside = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start to wait for the first request, or close the connection if there are too many."""
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        super().connection_made(transport)
+        self._inside = self.door.enter(self)
+        if self._inside:
+            self._wait(self.door.head_seconds)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._leave()
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._leave()
+        self.transport.abort()
+
+    def _leave(self) -> None:
+        self._stop_waiting()
+        if self._inside:
+            self._inside = False
+            self.door.leave(self)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for the next part of a request."""
+        self._stop_waiting()
+        if self._inside:
+            self.door.waiting[self] = None
+            self._deadline = self.loop.call_later(seconds, self.abort)
+
+    def _stop_waiting(self) -> None:
+        self.door.waiting.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse data from the client, or close the connection if the head is too long."""
+        self._n_head += len(data)
+        if self._n_head > MAX_HEAD:
+            self.transport.close()
+            return
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Wait for the body, which has a limit of its own on its size."""
+        self._n_head = -(2**62)
+        self._wait(self.door.body_seconds)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Do not wait while the request is answered; count the bytes of the next head."""
+        self._n_head = 0
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless it is there already."""
+        super().on_response_complete()
+        if self.cycle is None or self.cycle.response_complete:
+            self._wait(self.door.head_seconds)

@@ -1,0 +1,114 @@
+"""Connections that hold on to the service: half requests, slow ones, and too many of them, by real sockets."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from contextlib import ExitStack
+
+import httpx
+import numpy as np
+import pytest
+
+from hashgrove import FlatIndex
+from hashgrove.web.collection import Collection
+from hashgrove.web.connections import Door
+from hashgrove.web.server import room_for
+from paths import BENCHMARKS
+from web_service import served
+
+sys.path.insert(0, str(BENCHMARKS))
+
+import http_load
+
+HALF_HEAD = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
+HALF_BODY = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"
+
+
+def codes_collection():
+    return Collection(FlatIndex(np.arange(200, dtype=np.uint8).reshape(50, 4)), name="codes")
+
+
+def connected(stack, port, sent=b""):
+    found = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+    found.sendall(sent)
+    return found
+
+
+def is_closed(connection):
+    """Whether the other side closes a connection, for which it has a minute, without an answer."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY], ids=["nothing", "half a head", "half a body"])
+@pytest.mark.parametrize("arguments", [[], ["--connections-per-address", "0"]], ids=["alone", "behind a proxy"])
+def test_1100_half_requests_keep_nobody_out(tmp_path, sent, arguments):
+    if room_for(1500) < 1500:
+        pytest.skip("this process may not open 1,500 files")
+    codes_collection().index.save(str(tmp_path / "codes.hgi"))
+    command = [sys.executable, "-m", "hashgrove", "serve", str(tmp_path / "codes.hgi"), "--port", "0", *arguments]
+    with http_load.started(command) as (port, _), ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60))
+        assert client.get("/health").status_code == 200
+        for _ in range(1100):
+            connected(stack, port, sent)
+        for path in ("/health", "/info"):
+            assert httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60).status_code == 200
+        found = httpx.post(f"http://127.0.0.1:{port}/search", json={"id": 3, "k": 2}, timeout=60)
+        assert found.json()["results"][0][0]["id"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("sent", "short"), [(HALF_HEAD, "head_seconds"), (HALF_BODY, "body_seconds"), (b"", "head_seconds")]
+)
+def test_half_a_request_is_closed_in_time(sent, short):
+    door = Door(**{"head_seconds": 600, "body_seconds": 600, short: 0.2})
+    with served(codes_collection(), door=door) as client, ExitStack() as stack:
+        assert is_closed(connected(stack, client.base_url.port, sent))
+        assert client.get("/health").status_code == 200
+
+
+def test_a_head_that_comes_byte_by_byte_has_the_same_deadline():
+    with served(codes_collection(), door=Door(head_seconds=1)) as client, ExitStack() as stack:
+        slow = connected(stack, client.base_url.port, HALF_HEAD)
+        slow.settimeout(0.05)
+        for _ in range(1200):  # a minute
+            try:
+                slow.sendall(b"x")
+                if slow.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the connection is still open")
+
+
+def test_the_oldest_that_waits_makes_room():
+    door = Door(connections=3, per_address=None, head_seconds=600)
+    with served(codes_collection(), door=door) as client, ExitStack() as stack:
+        port = client.base_url.port
+        first, second, third = (connected(stack, port, HALF_HEAD) for _ in range(3))
+        assert client.get("/health").status_code == 200
+        assert is_closed(first)
+        for open_still in (second, third):
+            open_still.sendall(b"\r\n")
+            assert open_still.recv(1000).startswith(b"HTTP/1.1 200")
+        assert (sum(door.open.values()), len(door.waiting)) == (3, 3)
+
+
+def test_addresses_have_limits_of_their_own():
+    door = Door(connections=10, per_address=1, head_seconds=600)
+    with served(codes_collection(), door=door) as client, ExitStack() as stack:
+        port = client.base_url.port
+        other = stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)))
+        first = connected(stack, port, HALF_HEAD)
+        assert client.get("/health").status_code == 200
+        assert is_closed(first)
+        other.sendall(HALF_HEAD + b"\r\n")
+        assert other.recv(1000).startswith(b"HTTP/1.1 200")
+        assert door.open == {"127.0.0.1": 1, "127.0.0.2": 1}
