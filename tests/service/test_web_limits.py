@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from hashgrove import FlatIndex
+from hashgrove.web import answers, app, bodies
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
 from hashgrove.web.guard import HEADERS
@@ -263,6 +265,107 @@ def test_a_report_needs_labels_that_occur_twice():
             time.sleep(0.05)
         assert answer["status"] == "failed"
         assert "relevant" in answer["reason"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ({"codes": ["00000000"] * 1000, "k": 101}, "k' field must be at most 100 with 1000 queries"),
+        ({"codes": ["00000000"] * 1000, "radius": 3, "k": 101}, "an answer has at most 100000 results"),
+    ],
+)
+def test_the_results_of_all_queries_are_limited(client, asked, most):
+    error = error_of(client.post("/search", json=asked), 422)
+    assert (error["field"], most in error["message"]) == ("k", True)
+    within = client.post("/search", json={**asked, "k": 100})
+    assert [len(hits) for hits in within.json()["results"]] == [50 if "radius" not in asked else 0] * 1000
+
+
+def test_a_radius_returns_as_many_as_an_answer_may_have():
+    with served(codes_collection(), limits=Limits(results=60)) as small:
+        found = small.post("/search", json={"codes": ["00000000"] * 3, "radius": 32}).json()
+    assert [len(hits) for hits in found["results"]] == [20] * 3
+    assert [query["truncated"] for query in found["queries"]] == [True] * 3
+    with served(codes_collection(), limits=Limits(shown_bits=32 * 8)) as small:
+        assert len(small.post("/search", json={"id": 1, "k": 9}).json()["results"][0]) == 9
+        assert (
+            "at most 8 with 1"
+            in error_of(small.post("/search", json={"id": 1, "k": 9, "show_code": True}), 422)["message"]
+        )
+
+
+def many(start, entry, end):
+    return start + b",".join([entry] * 200_000) + end
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (many(b'{"features": [[', b"[]", b"]]}"), "'features.0.0' field must be a number"),
+        (many(b'{"features": [', b"1", b"]}"), "'features' field must be a list of at most 1024|'features.0' field"),
+        (many(b'{"codes": ["00000000"], "allowed": [', b"{}", b"]}"), "'allowed"),
+        (b"{" + b",".join(b'"a%d": 1' % n for n in range(100_000)) + b"}", "There is no field 'a0'"),
+    ],
+    ids=["numbers", "rows", "ids", "fields"],
+)
+def test_only_the_first_of_many_errors_is_looked_for(client, body, said, monkeypatch):
+    counts = []
+    errors = bodies.from_validation
+    monkeypatch.setattr(bodies, "from_validation", lambda error: counts.append(error.error_count()) or errors(error))
+    assert re.search(said, error_of(client.post("/search", content=body, headers=JSON), 422)["message"])
+    assert counts[0] <= 4
+
+
+def test_what_json_holds_is_limited_before_it_is_read(client):
+    for body, what in ((b"[" + b"1," * 2**20 + b"1]", "1048576 values"), (b"[" + b'""' * 2**17 + b"]", "131072 texts")):
+        error = error_of(client.post("/search", content=body, headers=JSON), 413)
+        assert what in error["message"]
+
+
+def test_large_bodies_and_answers_are_made_in_one_thread_beside_the_loop(monkeypatch):
+    seen = []
+    make, read = answers.json_results, bodies.Body._from_json
+
+    def remember(what, function):
+        return lambda *args, **kw: seen.append((what, threading.current_thread().name)) or function(*args, **kw)
+
+    monkeypatch.setattr(app, "json_results", remember("answer", make))
+    monkeypatch.setattr(bodies.Body, "_from_json", remember("body", read))
+    with served(codes_collection()) as client:
+        for n_queries, is_large in ((1, False), (5000 // 50, True), (1000, True)):
+            seen.clear()
+            query = {"codes": ["00000000"] * n_queries, "k": 50, "allowed": [*range(10_000 if is_large else 10)]}
+            assert client.post("/search", json=query).status_code == 200
+            assert [what for what, _ in seen] == ["body", "answer"]
+            assert {name.startswith("hashgrove-large") for _, name in seen} == {is_large}
+
+
+def test_odd_addresses_and_numbers_are_refused(client):
+    client.post("/items", json={"items": [{"id": 77, "code": "00000000"}]})
+    assert error_of(client.delete("/items/77%0A"), 400)
+    assert client.get("/items/77").status_code == 200
+    assert error_of(client.post("/search", json={"id": 1}, headers={"origin": "http://["}), 403)
+    for number in ("--5", "+-5", "0x5", "", "9" * 400):
+        refused = client.post("/search", params={"kind": "codes", "k": number}, content=b"1234", headers=BINARY)
+        assert error_of(refused, 422)["field"] == "k"
+
+
+def test_ids_have_no_control_characters():
+    with served(Collection(FlatIndex(np.zeros((1, 4), np.uint8), ids=["a"]), name="texts")) as client:
+        for id_ in ("x\n", "a\tb", "\x7f", "\x85"):
+            assert error_of(client.post("/items", json={"items": [{"id": id_, "code": "00000000"}]}), 422)
+        assert client.get("/health").json()["items"] == 1
+
+
+def test_the_length_is_refused_before_the_body_is_read(client):
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=60) as half:
+        half.sendall(b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (2**24 + 1))
+        assert half.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_answer_keeps_its_own_cache_control(images):
+    answer = images.get("/images/0%2F000.png")
+    assert answer.headers.get_list("cache-control") == ["private, max-age=3600"]
 
 
 def test_half_a_request_harms_nobody(client):

@@ -6,6 +6,7 @@ Outside an index, ids are an int64 array or an array of str. Inside, texts are k
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
 
 MAX_ID = np.iinfo(np.int64).max
 MAX_TEXT = 1024  # bytes of an id in UTF-8
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # such as line breaks, which lists of ids and URLs cannot hold
 BYTES_PER_CHUNK = 2**20  # of ids from a file that are checked at a time
 
 
@@ -38,7 +40,7 @@ def check_ids(ids: ArrayLike, *, length: int | None = None, name: str = "ids") -
     Parameters
     ----------
     ids : array-like of int or str, shape (n,)
-        Texts are not empty, have at most 1,024 bytes in UTF-8 and no NUL character.
+        Texts are not empty, have at most 1,024 bytes in UTF-8 and no control characters.
     length : int, optional
         The number of ids that there must be.
     name : str
@@ -77,11 +79,9 @@ def _check_texts(texts: Any, name: str) -> NDArray[np.str_]:
     for text in texts:
         if not isinstance(text, str):
             raise ParameterError(name, f"must be integers or texts, not both. Got {type(text).__name__} instead.")
-        if not text or "\0" in text or not _fits(text):
-            raise ParameterError(
-                name,
-                f"must be texts of 1 to {MAX_TEXT} bytes in UTF-8, without NUL characters. Got {text[:100]!r} instead.",
-            )
+        if not text or CONTROL.search(text) or not _fits(text):
+            wanted = f"must be texts of 1 to {MAX_TEXT} bytes in UTF-8, without control characters"
+            raise ParameterError(name, f"{wanted}. Got {text[:100]!r} instead.")
     return np.array(texts, dtype=np.str_)
 
 

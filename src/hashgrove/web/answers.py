@@ -39,6 +39,11 @@ class Neighbours:
     truncated: NDArray[np.bool_] | None
     seconds: dict[str, float]
 
+    @property
+    def n_results(self) -> int:
+        """Results of all queries."""
+        return sum(map(len, self.ids))
+
 
 def milliseconds(seconds: Mapping[str, float]) -> dict[str, float]:
     """Times as they are in an answer.
@@ -51,8 +56,11 @@ def milliseconds(seconds: Mapping[str, float]) -> dict[str, float]:
 
 def as_json(content: Any, *, status: int = 200) -> Response:
     """An answer in JSON. Its content is trusted and not validated again."""
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-    return Response(body, status_code=status, media_type="application/json")
+    return Response(_encoded(content), status_code=status, media_type="application/json")
+
+
+def _encoded(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def json_results(
@@ -67,14 +75,15 @@ def json_results(
     if found.truncated is not None:
         for query, truncated in zip(queries, found.truncated.tolist(), strict=True):
             query["truncated"] = truncated
-    results = []
+    results = []  # each in JSON, because the encoder keeps all threads from running until it is done
     for distances, ids in zip(found.distances, found.ids, strict=True):
         hits = collection.described(ids, show_code=show_code)
         for hit, distance in zip(hits, _numbers(distances), strict=True):
             hit["distance"] = distance
-        results.append(hits)
+        results.append(_encoded(hits))
     timings = milliseconds(found.seconds | {"total": total})
-    return as_json({"queries": queries, "results": results, "timings": timings})
+    parts = (b'{"queries":', _encoded(queries), b',"results":[', b",".join(results), b'],"timings":', _encoded(timings))
+    return Response(b"".join((*parts, b"}")), media_type="application/json")
 
 
 def _numbers(distances: Any) -> list[Any]:

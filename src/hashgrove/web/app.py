@@ -32,6 +32,7 @@ from hashgrove.web.site import add_site
 
 __all__ = ["ROUTES", "create_app"]
 
+MANY = 500  # results that take longer to write, about a millisecond, than a change of threads
 Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=LIMITS.page)]
 Label = Annotated[str | None, Query(max_length=1024, description="Only items with this label.")]
@@ -202,7 +203,8 @@ def item_routes(app: FastAPI, service: Service) -> None:
     async def add(request: Request) -> Response:
         """Add items, all or none. They are on disk before the answer is sent."""
         service.writer.check_writable()
-        ids = await service.writer.add(await BODIES["items"].read(request, service.limits))
+        given = await BODIES["items"].read(request, service.limits, run=service.encoding.run_large)
+        ids = await service.writer.add(given)
         answer = {"ids": [str(id_) for id_ in ids.tolist()], "items": len(collection.index)}
         return as_json(answer, status=201)
 
@@ -223,9 +225,9 @@ def search_routes(app: FastAPI, service: Service) -> None:
     @app.post("/encode", response_model=schemas.EncodeAnswer, openapi_extra=BODIES["encode"].openapi())
     async def encode(request: Request) -> Response:
         """Encode features."""
-        given = await BODIES["encode"].read(request, limits)
+        given = await BODIES["encode"].read(request, limits, run=service.encoding.run_large)
         if isinstance(given.asked, schemas.EncodeRequest):
-            rows = service.encoding.check_features(given.asked.features, "features")
+            rows = await service.encoding.as_matrix(given.asked.features, "features")
         else:
             rows = service.encoding.check_rows(given.content, "features", limit=limits.rows)
         encoded = await service.encoding.encode(rows)
@@ -243,13 +245,17 @@ def search_routes(app: FastAPI, service: Service) -> None:
     async def search(request: Request) -> Response:
         """Find the nearest items of each query: features, codes, an item by its id, or an image in a form."""
         started = time.perf_counter()
-        given = await BODIES["search"].read(request, limits)
+        given = await BODIES["search"].read(request, limits, run=service.encoding.run_large)
         found = await service.search(given)
         if wants_binary(request):
             return binary_results(found)
         histograms = await service.histograms(found.codes) if given.asked.show_histogram else None
         total = time.perf_counter() - started
-        return json_results(collection, found, show_code=given.asked.show_code, histograms=histograms, total=total)
+
+        def answer() -> Response:
+            return json_results(collection, found, show_code=given.asked.show_code, histograms=histograms, total=total)
+
+        return await service.encoding.run_large(answer) if found.n_results > MANY else answer()
 
 
 ROUTES: dict[str, Callable[[FastAPI, Service], None]] = {  # tried in this order, so the most frequent is first

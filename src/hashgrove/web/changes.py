@@ -83,7 +83,7 @@ class Writer:
         rows = [item.features for item in asked.items if item.features is not None]
         self._check_codes_allowed(asked.model, "items.code", given=bool(digits))
         ids = self._ids([item.id for item in asked.items if item.id is not None], len(asked.items))
-        features = self._encoding.check_features(rows, "items.features") if rows else None
+        features = await self._encoding.as_matrix(rows, "items.features") if rows else None
         parts: dict[bool, NDArray[np.uint8]] = {}  # codes by whether they were given as features
         if features is not None:
             parts[True] = (await self._encoding.encode(features)).codes

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Encoded", "Encoding"]
 
 
+MANY_NUMBERS = 10_000  # that take longer to read than a change of threads
+
+
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """Codes, the features and weights of the same rows where they are needed, and the time of each step."""
@@ -38,7 +41,7 @@ class Encoded:
 
 
 class Encoding:
-    """Checks and encodes what clients send. Two threads encode features and two decode images.
+    """Checks and encodes what clients send. Two threads encode features, two decode images, one reads and writes JSON.
 
     Parameters
     ----------
@@ -49,12 +52,14 @@ class Encoding:
     def __init__(self, collection: Collection, *, limits: Limits) -> None:
         self._collection, self._limits = collection, limits
         self._rows = ThreadPoolExecutor(2, "hashgrove-encode")
+        self._large = ThreadPoolExecutor(1, "hashgrove-large")
         self._images = ThreadPoolExecutor(2, "hashgrove-image")
         self._n_images = 0  # that are being decoded or wait for it
 
     def close(self) -> None:
         """End the threads."""
         self._rows.shutdown(cancel_futures=True)
+        self._large.shutdown(cancel_futures=True)
         self._images.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -104,6 +109,14 @@ class Encoding:
                 raise ServiceError(422, message, field=field)
         return np.asarray(rows, np.float64)
 
+    async def as_matrix(self, rows: Sequence[Sequence[float]], field: str) -> NDArray[Any]:
+        """`check_features`, in a thread if there are many numbers."""
+        many = len(rows) * len(rows[0]) > MANY_NUMBERS
+        matrix: NDArray[Any] = (
+            await self.run_large(lambda: self.check_features(rows, field)) if many else self.check_features(rows, field)
+        )
+        return matrix
+
     def check_rows(self, body: bytes, kind: str, *, limit: int) -> NDArray[Any]:
         """Rows of a binary body: features or packed codes."""
         if kind == "features":
@@ -130,6 +143,10 @@ class Encoding:
     async def run(self, function: Callable[[], Any]) -> Any:
         """Call a function in one of the threads that encode features."""
         return await asyncio.get_running_loop().run_in_executor(self._rows, function)
+
+    async def run_large(self, function: Callable[[], Any]) -> Any:
+        """Read a large body or write a large answer. One thread does this, because it keeps all others from running."""
+        return await asyncio.get_running_loop().run_in_executor(self._large, function)
 
     async def encode_image(self, content: bytes, *, weights: bool) -> Encoded:
         """Encode an uploaded image file."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from fastapi.responses import JSONResponse
@@ -117,8 +119,23 @@ def from_value_error(error: ValueError, field: str) -> ServiceError:
     return ServiceError(422, f"The '{field}' field cannot be used: {one_line(error)}", field=field)
 
 
+class _Short(reprlib.Repr):
+    """``repr`` that looks at the beginning of a value only, however large it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 2 * SHOWN
+        self.maxlist = self.maxtuple = self.maxdict = SHOWN // 4
+
+    def repr_str(self, x: str, level: int) -> str:
+        return repr(x[: self.maxstring])
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        return super().repr_dict(dict(islice(x.items(), self.maxdict)), level)  # which sorts them
+
+
 def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    text = " ".join(_Short().repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
@@ -149,6 +166,9 @@ def from_validation(error: ValidationError | Sequence[Mapping[str, Any]]) -> Ser
     if kind == "json_invalid":
         return ServiceError(400, f"The body must be JSON: {context['error']}.")
     field = _field_of(first)
+    if kind == "unknown_field":
+        field = ".".join(part for part in (_field_of(first, empty=""), context["field"]) if part)
+        return ServiceError(422, f"There is no field '{field}'.", field=field)
     if kind == "missing":
         return ServiceError(422, f"The '{field}' field must be given. It is missing.", field=field)
     if kind == "extra_forbidden":
@@ -160,5 +180,5 @@ def from_validation(error: ValidationError | Sequence[Mapping[str, Any]]) -> Ser
     return must_be(field, wanted, first.get("input"))
 
 
-def _field_of(error: Mapping[str, Any]) -> str:
-    return ".".join(str(part) for part in error["loc"] if part not in NO_FIELDS) or "body"
+def _field_of(error: Mapping[str, Any], *, empty: str = "body") -> str:
+    return ".".join(str(part) for part in error["loc"] if part not in NO_FIELDS) or empty

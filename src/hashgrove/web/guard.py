@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hashgrove.index.ids import CONTROL
 from hashgrove.web.counters import Counters
 from hashgrove.web.errors import BUSY, ServiceError, error_response
 from hashgrove.web.limits import Limits
@@ -109,6 +110,8 @@ class Guard:
             ...
         hashgrove.web.errors.ServiceError: The 'Host' header must name this machine. Got 'rebound.example' instead.
         """
+        if CONTROL.search(path):  # a pattern of a route would end before a line break
+            raise ServiceError(400, "The path must have no control characters.")
         host = headers.get("host", "")
         if self.hosts is not None and _name_of(f"//{host}") not in self.hosts:
             raise ServiceError(403, f"The 'Host' header must name this machine. Got {host[:80]!r} instead.")
@@ -171,9 +174,18 @@ def _name_of(url: str) -> str | None:
         return None
 
 
+def _is_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:  # no URL at all
+        return False
+
+
 def _check_origin(headers: Mapping[str, str], host: str) -> None:
     """Refuse requests of pages of another origin."""
     origin = headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != host
-    if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if (origin is not None and not _is_of(origin, host)) or headers.get("sec-fetch-site", "same-origin") not in (
+        "same-origin",
+        "none",
+    ):
         raise ServiceError(403, "Requests that pages of another origin make are refused.")

@@ -68,7 +68,7 @@ def _read(folder: str) -> dict[str, str]:
         folders = json.loads(content)["folders"] if len(content) <= MAX_BYTES else None
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileError(f"{path}: must be a JSON file with the folders of the images. It cannot be read.") from error
     if not isinstance(folders, dict) or not all(isinstance(place, str) for place in folders.values()):
         raise FileError(f"{path}: must have a mapping 'folders' from texts to texts. It has none.")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from hashgrove.index.ids import MAX_ID, MAX_TEXT
 from hashgrove.web.limits import LIMITS
@@ -41,8 +42,9 @@ Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TEXT)]
 Integer = Annotated[StrictInt, Field(ge=-MAX_ID - 1, le=MAX_ID)]
 Id = Annotated[Text | Integer, Field(description="An integer or a text. An integer may be given as a text.")]
 Code = Annotated[StrictStr, Field(min_length=2, max_length=16384, pattern="^([0-9a-fA-F]{2})+$")]
-Row = Annotated[list[FiniteFloat], Field(min_length=1)]
-Rows = Annotated[list[Row], Field(min_length=1, max_length=LIMITS.rows)]
+# A list is wrong at its first wrong entry: one error is shown, and a million of them would take seconds.
+Row = Annotated[list[FiniteFloat], Field(fail_fast=True, min_length=1)]
+Rows = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=LIMITS.rows)]
 Kind = Annotated[Literal["features", "codes"], Field(description="What the rows are: float32, or packed codes.")]
 Digest = Annotated[
     Annotated[StrictStr, Field(min_length=1, max_length=128)] | None,
@@ -54,6 +56,17 @@ Digest = Annotated[
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class _Json(_Request):
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_many_fields(cls, given: Any) -> Any:
+        """Refuse at the first unknown field if there are many, each of which would be an error of its own."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields):
+            unknown = next(name for name in given if name not in cls.model_fields)
+            raise PydanticCustomError("unknown_field", "unknown field", {"field": str(unknown)[:80]})
+        return given
 
 
 class SearchOptions(_Request):
@@ -68,7 +81,7 @@ class SearchOptions(_Request):
     label: Annotated[StrictStr, Field(max_length=MAX_TEXT)] | None = Field(
         None, description="Only items with this label."
     )
-    allowed: Annotated[list[Id], Field(max_length=LIMITS.allowed)] | None = Field(
+    allowed: Annotated[list[Id], Field(fail_fast=True, max_length=LIMITS.allowed)] | None = Field(
         None, description="Only items with these ids."
     )
     rerank: StrictBool = Field(False, description="Order the nearest items by the features that the index stores.")
@@ -78,11 +91,11 @@ class SearchOptions(_Request):
     model: Digest = None
 
 
-class SearchRequest(SearchOptions):
+class SearchRequest(SearchOptions, _Json):
     """Queries, as exactly one of features, codes and id, and options."""
 
     features: Rows | None = Field(None, description="Rows of features, which the model encodes.")
-    codes: Annotated[list[Code], Field(min_length=1, max_length=LIMITS.rows)] | None = Field(
+    codes: Annotated[list[Code], Field(fail_fast=True, min_length=1, max_length=LIMITS.rows)] | None = Field(
         None, description="Packed codes in hexadecimal digits."
     )
     id: Id | None = Field(None, description="Id of an item of the index; its neighbours are searched.")
@@ -94,7 +107,7 @@ class SearchRows(SearchOptions):
     kind: Kind = "features"
 
 
-class EncodeRequest(_Request):
+class EncodeRequest(_Json):
     """Rows of features to encode."""
 
     features: Rows
@@ -104,7 +117,7 @@ class EncodeRows(_Request):
     """The query string of a request to encode whose body is binary: nothing."""
 
 
-class NewItem(_Request):
+class NewItem(_Json):
     """An item: exactly one of features and code."""
 
     id: Id | None = Field(None, description="By default the next integer after the largest id.")
@@ -119,17 +132,19 @@ class ItemsOptions(_Request):
     model: Digest = None
 
 
-class ItemsRequest(ItemsOptions):
+class ItemsRequest(ItemsOptions, _Json):
     """Items to add."""
 
-    items: Annotated[list[NewItem], Field(min_length=1, max_length=LIMITS.items)]
+    items: Annotated[list[NewItem], Field(fail_fast=True, min_length=1, max_length=LIMITS.items)]
 
 
 class ItemsRows(ItemsOptions):
     """The query string of a request to add items whose body is binary."""
 
     kind: Kind = "features"
-    id: Annotated[list[Id], Field(max_length=LIMITS.items)] | None = Field(None, description="One id per row.")
+    id: Annotated[list[Id], Field(fail_fast=True, max_length=LIMITS.items)] | None = Field(
+        None, description="One id per row."
+    )
 
 
 class Item(BaseModel):

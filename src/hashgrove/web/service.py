@@ -32,6 +32,7 @@ __all__ = ["Service", "no_item"]
 
 DEFAULT_K = 10
 MAX_LABELS = 1000  # more are not listed
+MANY_IDS = 1000  # that take longer to check than a change of threads
 MAX_HISTOGRAMS = 16  # queries of one request that get a histogram
 
 
@@ -106,8 +107,11 @@ class Service:
         queries = await self._encoded(given)
         if options.show_histogram and len(queries.codes) > MAX_HISTOGRAMS:
             raise cannot_use("show_histogram", f"there are more than {MAX_HISTOGRAMS} queries")
-        k = options.k or (DEFAULT_K if options.radius is None else self.limits.k)
-        allowed, group = self._filter(options)
+        k = self._n_results(options, len(queries.codes))
+        if len(options.allowed or ()) > MANY_IDS:
+            allowed, group = await self.encoding.run_large(lambda: self._filter(options))
+        else:
+            allowed, group = self._filter(options)
         query = Query(
             queries.codes,
             k if options.radius is None else k + 1,  # one more shows whether the radius has more than k
@@ -128,6 +132,17 @@ class Service:
         counts = (distances <= options.radius).sum(axis=1)
         near = [[row[: min(count, k)] for row, count in zip(rows, counts, strict=True)] for rows in (distances, ids)]
         return Neighbours(queries.codes, near[0], near[1], counts > k, seconds)
+
+    def _n_results(self, options: SearchOptions, n_queries: int) -> int:
+        """Results per query; with a radius by default as many as an answer may have."""
+        results = self.limits.results
+        if options.show_code:  # each as a text of bits
+            results = min(results, self.limits.shown_bits // (self.collection.n_bits or 8))
+        most = min(self.limits.k, max(1, results // n_queries))
+        if options.k is not None and options.k > most:
+            message = f"The 'k' field must be at most {most} with {n_queries} queries, because an answer has at most "
+            raise ServiceError(422, f"{message}{results} results of this kind. Got {options.k} instead.", field="k")
+        return options.k or (most if options.radius is not None else min(DEFAULT_K, most))
 
     def _check_options(self, options: SearchOptions) -> None:
         if options.rerank and options.weights:
@@ -159,7 +174,7 @@ class Service:
         elif kind == "codes":
             rows = encoding.check_codes(asked.codes, "codes")
         else:
-            rows = encoding.check_features(asked.features, "features")
+            rows = await encoding.as_matrix(asked.features, "features")
         return Encoded(rows) if kind == "codes" else await encoding.encode(rows, weights=asked.weights)
 
     async def _stored(self, given: str | int, options: SearchOptions) -> Encoded:
