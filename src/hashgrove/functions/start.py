@@ -50,7 +50,7 @@ class LinearStart:
         rows = UnitRows.of(X, weights, rng, n_anchors=n_anchors, n_jobs=n_jobs)
         if supervision is None or not supervision.has_labels:
             return cls(rows, None, None)
-        posterior = LabelPosterior.learn(rows, supervision, power=POWER, rng=rng)
+        posterior = LabelPosterior.learn(rows, supervision, power=POWER, rng=rng, classifier="ridge")
         return cls(rows, posterior.label_penalty, posterior)
 
     @single_threaded_blas()
