@@ -153,6 +153,11 @@ def _read_deep(folder: Path, entry: Entry, file: str, names: str, *, decode: boo
     return _given(folder / file, entry, names, "eff", decode)
 
 
+def _read_sentences(folder: Path, entry: Entry, file: str, names: str, *, decode: bool = True) -> Dataset:
+    """Read sentence vectors that are stored as bytes, with a given split."""
+    return _given(folder / file, entry, names, "sentences", decode)
+
+
 def _read_two(
     folder: Path, entry: Entry, file: str, names: str, *, features: str = "gist", decode: bool = True
 ) -> Dataset:
@@ -161,14 +166,17 @@ def _read_two(
     return _given(folder / file, entry, names, features, decode)
 
 
+GIVEN_ARRAYS = {"gist": ("gist", ""), "eff": ("eff_u8", "eff_"), "sentences": ("X_u8", "")}  # name, prefix of scale
+
+
 def _given(path: Path, entry: Entry, names: str, features: str, decode: bool) -> Dataset:
     """Read features and a given split; ``decode`` converts features to float32, otherwise they stay as stored."""
-    array = "gist" if features == "gist" else f"{features}_u8"
+    array, prefix = GIVEN_ARRAYS[features]
     raw = load_npz(path, features=array, names=names)
     X = raw.features
     assert X is not None  # load_npz gives them
     if decode:
-        X = X.astype(np.float32) if features == "gist" else _decoded(path, f"{features}_", X)
+        X = X.astype(np.float32) if features == "gist" else _decoded(path, prefix, X)
     return entry.dataset(features=X, labels=raw.labels, names=raw.names, train=raw.train, query=raw.query)
 
 
@@ -223,6 +231,11 @@ ENTRIES = (
         "tinyimagenet100_eff.npz", partial(_read_deep, file="tinyimagenet100_eff.npz", names="wnids"), 20_000, 5_000,
         name="tinyimagenet100", description="part of Tiny ImageNet, EfficientNet features", labels="100 classes",
         split=GIVEN, source="http://cs231n.stanford.edu/tiny-imagenet-200.zip; features computed by this project",
+    ),
+    _entry(
+        "banking77_minilm.npz", partial(_read_sentences, file="banking77_minilm.npz", names="classes"), 10_003, 3_080,
+        name="banking77", description="questions of customers, 384 MiniLM features", labels="77 classes",
+        split=GIVEN, source="Casanueva et al., NLP4ConvAI 2020; features computed by this project",
     ),
     _unsplit(
         "corel16k001-bow", "corel16k001_bow.npz", 12_390, 1_376,

@@ -255,6 +255,7 @@ REAL_SHAPES = {
     "mirflickr14": (512, 14),
     "corel5k": (512, 374),
     "tinyimagenet100": (1280, 100),
+    "banking77": (384, 77),
     "corel16k001-bow": (500, 153),
     "corel5k-bow": (499, 374),
     "mirflickr-pml": (100, 7),
