@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from environment import PACKAGES, installed, is_fresh, machine, modules, source
+from environment import PACKAGES, installed, is_fresh, load, machine, modules, source
 from hashgrove.storage.atomic import atomic_write
 from speed_tables import OURS, Target, contest_table, target_cells
 
@@ -184,11 +184,17 @@ def main(
         for contest in contests(Setting(True, None)).values():
             contest()
     for name, contest in chosen.items():
-        records[name] = _record(contest())
+        before = load()
+        records[name], seconds = timed(partial(_run, contest))
+        records[name] |= {"load": before, "minutes": seconds / 60}
         print(f"\n## {bench}: {name}\n\n" + "\n".join(contest_table(records[name])), flush=True)
         if path:
             _write(path, json.dumps(records, indent=1))
     return records
+
+
+def _run(contest: Callable[[], Contest]) -> dict[str, Any]:
+    return _record(contest())
 
 
 def _record(contest: Contest) -> dict[str, Any]:
@@ -214,7 +220,8 @@ def report(folder: Path = DOCS / "speed") -> None:
         "",
         "Made by `make bench`. The contenders of a table run in turns in one process, and the best of several rounds",
         "counts, without compilation. `x ours` is the time of a contender divided by ours, with as many threads.",
-        "A table that was measured with older code says so. [All results](../results.md).",
+        "A table that was measured with older code says so. The load is how many cores other programs used just",
+        "before; times that were measured above about 0.2 are not to be relied on. [All results](../results.md).",
         "",
         *(f"Machine: {text}." for text in machines),
         "",
@@ -236,6 +243,7 @@ def report(folder: Path = DOCS / "speed") -> None:
             lines += ["", "![Time of a fit by points, bits, features and depth](growth.svg)"]
         for name, record in records.items():
             measured = f"Measured {record['date']}."
+            measured += f" Load before: {record['load']:.2f}." if "load" in record else " The load was not recorded."
             measured += "" if is_fresh(record) else " **The code has changed since.**"
             lines += ["", f"### {name}", "", measured, "", *contest_table(record)]
     _write(folder.parent / "speed.md", "\n".join(lines))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from importlib.util import find_spec
@@ -39,11 +41,40 @@ def processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
+def instruction_set() -> str:
+    """Return the widest of the vector instructions that kernels use here: the processor's, or what numba is held to."""
+    if name := os.environ.get("NUMBA_CPU_NAME"):
+        return f"kernels held to {name}"
+    cpuinfo = Path("/proc/cpuinfo")
+    words = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    levels = {"avx512_vpopcntdq": "AVX-512 with VPOPCNTDQ", "avx512bw": "AVX-512", "avx2": "AVX2", "asimd": "NEON"}
+    return next((name for flag, name in levels.items() if flag in words), platform.machine())
+
+
+def load() -> float:
+    """Return how many cores other programs use now, over half a second in which this process does nothing.
+
+    The load average of the system would also count what this process itself did in the minute before.
+    """
+
+    def ticks() -> tuple[int, int]:
+        found = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(found) - found[3] - found[4], sum(found)  # all but idle and waiting for disks
+
+    if not Path("/proc/stat").exists():
+        return float("nan")
+    busy, total = ticks()
+    time.sleep(0.5)
+    busy_after, total_after = ticks()
+    return (os.cpu_count() or 1) * (busy_after - busy) / max(total_after - total, 1)
+
+
 def machine() -> str:
-    """Return the processor, the number of cores, and the versions of Python and of all packages."""
+    """Return processor, instructions and number of cores, and the versions of Python and of all packages."""
     versions = [f"{name} {metadata.version(name)}" for name in ("numpy", "numba", "scipy", "scikit-learn")]
     versions += [f"{package} {metadata.version(package)}" for module, package in PACKAGES.items() if installed(module)]
-    return f"{processor()}, {available_threads()} cores, Python {platform.python_version()}; {', '.join(versions)}"
+    cores = f"{processor()} ({instruction_set()}), {available_threads()} cores"
+    return f"{cores}, Python {platform.python_version()}; {', '.join(versions)}"
 
 
 def modules() -> list[str]:

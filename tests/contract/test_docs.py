@@ -149,6 +149,7 @@ def test_the_page_about_rooms_says_what_the_architecture_allows():
 def run(script, *arguments):
     """Import a script of the repository and call its ``main``."""
     path = REPOSITORY / script
+    sys.path.insert(0, str(path.parent))  # as when it is started as a script
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,6 +1,6 @@
 """Cost of the child process that runs networks: features of images through it, beside onnxruntime in this process.
 
-    python benchmarks/bench_network.py
+    python benchmarks/network_child.py
 
 A network of convolutions for images of 224 x 224 pixels (its weights are random), batches of 16, one thread.
 The two are measured in turns; it prints the best of each, and their ratio, as JSON: the time of the
