@@ -61,7 +61,7 @@ def test_items_are_there_when_it_is_opened_again_and_the_kind_of_ids_may_change_
 
 
 def test_texts_with_characters_that_mean_something_in_a_filter(url, client, collection):
-    ids = ["a'b", 'a"b', "a\\b", "{a,b}", "a\nb\tc", "%", "\\u0041", "]", " ", "\x01", "\u2028", "日本", "a" * 1024]
+    ids = ["a'b", 'a"b', "a\\b", "{a,b}", "%", "\\u0041", "]", " ", "\u2028", "日本", "a" * 1024]
     with connect(url) as index:
         index.add(random_codes(len(ids)), ids=ids)
         assert index.ids.tolist() == ids

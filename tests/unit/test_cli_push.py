@@ -131,5 +131,5 @@ def test_wrong_calls(capsys, folder):
         capsys, "push", "codes.hgi", "--ids", "ids.txt", "--to", "sqlite:///b.db", code=2, match="an index holds both"
     )
     with connect("sqlite:///lines.db") as index:
-        index.add(np.zeros((1, 1), np.uint8), ids=["two\nlines"])
+        index.add(np.zeros((1, 1), np.uint8), ids=["two\u2028lines"])
     fails(capsys, "pull", "sqlite:///lines.db", "-o", "a.npy", "--ids", "i.txt", code=1, match="fit on one line each")
