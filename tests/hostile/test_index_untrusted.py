@@ -13,6 +13,7 @@ import pytest
 
 from hashgrove import index as indexes
 from hashgrove.index import FlatIndex, Rerank
+from hashgrove.index.folder import Folder
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.stored_features import table_type
 from hashgrove.index.tables import Tables
@@ -168,7 +169,7 @@ def test_only_files_are_written_to(folder, tmp_path, name, kind):
 
 def tables_of(folder):
     """The path of the tables in a folder, and their arrays, which can be changed."""
-    now = Manifest.read(folder)
+    now = Manifest.read(Folder(folder))
     layout = Tables.layout(8 * now.n_bytes, now.n_tables, now.n_distinct, now.n_tabled)
     path, start, arrays = folder / f"tables-{now.tables_generation}.bin", 0, {}
     content = bytearray(path.read_bytes())

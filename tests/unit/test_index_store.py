@@ -18,6 +18,7 @@ import pytest
 
 from hashgrove import index as indexes
 from hashgrove.index import INDEXES, FlatIndex, MultiIndex, reader
+from hashgrove.index.folder import Folder
 from hashgrove.index.manifest import Manifest
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
@@ -147,7 +148,7 @@ def test_appends_do_not_rewrite(tmp_path, make):
     with make.load(folder, writable=True) as index:
         for number in range(5):
             index.add(random_codes(10, seed=number))
-        assert Manifest.read(folder).ordered
+        assert Manifest.read(Folder(folder)).ordered
         index.remove([120])
     assert {path.name: path.stat().st_ino for path in folder.glob("*.bin")} == files
     assert len(make.load(folder)) == 149
@@ -164,13 +165,13 @@ def test_the_order_of_the_items_is_that_in_which_they_were_added(tmp_path, ids):
         index.remove(ids[:3])
         index.update(codes[:2], ids=ids[5:7], model="m")
         truth = content(index)
-        assert not Manifest.read(folder).ordered
+        assert not Manifest.read(Folder(folder)).ordered
         assert content(FlatIndex.load(folder)) == truth
         expected = [i for i in ids[order].tolist() if i not in ids[:3].tolist()]
         for opened in (index, FlatIndex.load(folder)):
             assert opened.ids.tolist() == expected
         index.compact()
-        assert (Manifest.read(folder).n_rows, Manifest.read(folder).n_removed) == (97, 0)
+        assert (Manifest.read(Folder(folder)).n_rows, Manifest.read(Folder(folder)).n_removed) == (97, 0)
         assert index.ids.tolist() == FlatIndex.load(folder).ids.tolist() == expected
         index.add(codes[:1], ids=ids[:1], model="m")
         index.remove(ids[:1])

@@ -10,6 +10,7 @@ import pytest
 import naive
 from hashgrove.codes import as_words, pack
 from hashgrove.index import FlatIndex, MultiIndex, build_index
+from hashgrove.index.folder import Folder
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.prepared import first_alive
 from hashgrove.index.tables import (
@@ -245,7 +246,7 @@ def test_tables_in_a_folder_are_kept_until_they_do_not_fit(tmp_path, monkeypatch
                     index.remove([8]) if index is flat else (index.remove([8]), index.compact())
                 elif step == "between":
                     index.add(codes[:1], ids=[3])
-            kept = Manifest.read(folder).n_tables > 0
+            kept = Manifest.read(Folder(folder)).n_tables > 0
             assert kept == (step in ("append", "remove"))
         with ByTables.load(folder, writable=True) as writer:
             writer.prepare()
@@ -261,11 +262,11 @@ def test_a_save_after_a_removal_has_no_tables(tmp_path):
     index.prepare()
     index.remove([0])
     index.save(tmp_path / "index")
-    assert Manifest.read(tmp_path / "index").n_tables == 0
+    assert Manifest.read(Folder(tmp_path / "index")).n_tables == 0
     index.compact()
     index.prepare()
     index.save(tmp_path / "index")
-    assert Manifest.read(tmp_path / "index").n_tabled == 1999
+    assert Manifest.read(Folder(tmp_path / "index")).n_tabled == 1999
 
 
 def test_build_chooses_by_what_a_query_costs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import BinaryIO
 
 from hashgrove.storage.formats import FileError, PathLike
@@ -21,8 +22,10 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def lock_file(path: PathLike, message: str) -> BinaryIO:
+def lock_file(path: PathLike, message: str, *, opener: Callable[[str, int], int] | None = None) -> BinaryIO:
     """Open and lock a file, which is created if necessary; closing it releases the lock.
+
+    ``opener`` is that of the function ``open``.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/lock"
@@ -34,7 +37,7 @@ def lock_file(path: PathLike, message: str) -> BinaryIO:
     >>> held.close()
     """
     try:
-        file = open(path, "ab")  # noqa: SIM115 -- the caller keeps it open
+        file = open(path, "ab", opener=opener)  # noqa: SIM115 -- the caller keeps it open
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror}") from error
     try:

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hashgrove.codes import MAX_BYTES
-from hashgrove.index.folder import MANIFEST
+from hashgrove.index.folder import MANIFEST, Folder
 from hashgrove.index.ids import MAX_TEXT
 from hashgrove.index.stored_features import MAX_FEATURES
 from hashgrove.index.tables import table_limits
-from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import PathLike, listed, one_line
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -71,24 +70,22 @@ class Manifest:
         """
         return self.n_tabled == self.n_rows or (self.ordered and self.n_tabled < self.n_rows)
 
-    def write(self, folder: PathLike) -> None:
-        """Put this manifest in place, atomically and durably."""
+    def content(self) -> bytes:
+        """The content of the file."""
         values = asdict(self)
         if not self.n_tables:
             values = {name: value for name, value in values.items() if name not in TABLES}
         text = json.dumps({"format": FORMAT if self.n_tables else 1, **values}, sort_keys=True)
         content = json.dumps({"hashgrove-index": json.loads(text), "sha256": _digest(text)}, indent=1)
-        with atomic_write(Path(folder) / MANIFEST) as file:
-            file.write(f"{content}\n".encode())
+        return f"{content}\n".encode()
 
     @classmethod
-    def read(cls, folder: PathLike) -> Manifest:
+    def read(cls, folder: Folder) -> Manifest:
         """Read and check the manifest of a folder."""
-        name = os.path.join(os.fspath(folder), MANIFEST)
+        name = folder.path / MANIFEST
         try:
-            with open(name, "rb") as file:
-                content = file.read(MAX_SIZE + 1)
-        except OSError as error:
+            content = folder.read(MANIFEST, MAX_SIZE + 1)
+        except FileNotFoundError as error:
             raise ModelFileError(f"{name}: cannot be read: {error.strerror}") from error
         try:
             outer = json.loads(content)
@@ -107,7 +104,7 @@ class Manifest:
         return _checked(name, dict.fromkeys(TABLES, 0) | values if version == 1 else values)
 
 
-def _checked(name: str, values: dict[str, Any]) -> Manifest:
+def _checked(name: Path, values: dict[str, Any]) -> Manifest:
     if values.keys() != {field.name for field in fields(Manifest)}:
         raise ModelFileError(f"{name}: damaged: it must have the fields of an index. Got {listed(sorted(values))}.")
     numbers = [value for field, value in values.items() if field not in ("index", "ordered", "model")]

@@ -144,33 +144,40 @@ class MemoryIndex(Index):
         items = self._now()
         table = new_rows(items, change.features, len(change.ids))
         if self._writable:
-            self._items = self._written(items, change, table)
-        else:
-            self._store = None  # from now on the items are not those of the folder
-            if COMPACT * (items.n_rows - len(items)) > items.n_rows:
-                items, self._room = items.compacted(), Room()
-            changed = self._changed(items, change)
-            if table is not None:
-                old = table_or_empty(items, table.dtype["values"].shape[0], name="features")
-                changed = replace(changed, features=self._room.extended("features", old, table))
-            self._items = changed
-        self._model = change.model
+            self._write(items, change, table)
+            return
+        self._store = None  # from now on the items are not those of the folder
+        if COMPACT * (items.n_rows - len(items)) > items.n_rows:
+            items, self._room = items.compacted(), Room()
+        changed = self._changed(items, change)
+        if table is not None:
+            old = table_or_empty(items, table.dtype["values"].shape[0], name="features")
+            changed = replace(changed, features=self._room.extended("features", old, table))
+        self._items, self._model = changed, change.model
 
-    def _written(self, items: Items, change: Change, table: NDArray[Any] | None) -> Items:
-        """Write a change to the folder; return the items after it."""
+    def _open_store(self, done: str) -> Store:
+        """The folder of a writable index."""
         if self._store is None:
-            raise ValueError("The index must not be closed when it is changed. Load it again.")
+            raise ValueError(f"The index must not be closed when it is {done}. Load it again.")
+        return self._store
+
+    def _write(self, items: Items, change: Change, table: NDArray[Any] | None) -> None:
+        """Write a change to the folder, and use what it holds then."""
         keys = encode(change.ids)
         removed = items.find(np.concatenate([encode(change.removed), keys[change.replaces]]))[0]
         followers = np.full(len(removed), -1)
         followers[len(change.removed) :] = items.n_rows + np.flatnonzero(change.replaces)
         pairs = np.stack([items.rows_of(removed), followers], axis=1)
         ordered = items.rows is None and not change.replaces.any() and items.end_before(keys)
-        self._store.append(change.codes, keys, table, pairs, ordered=ordered, model=change.model)
-        if self._store.manifest.ordered:
-            return replace(self._store.items(), lineage=items.lineage)
-        table, verify = self._store.features()
-        return replace(self._changed(items, change), features=table, verify_features=verify)
+        with self._open_store("changed").change() as writing:
+            writing.append(change.codes, keys, table, pairs, ordered=ordered, model=change.model)
+            if writing.now.ordered:
+                changed = replace(writing.items(), lineage=items.lineage)
+            else:
+                table, verify = writing.features()
+                changed = replace(self._changed(items, change), features=table, verify_features=verify)
+            writing.commit()
+            self._items, self._model = changed, change.model
 
     def _changed(self, items: Items, change: Change) -> Items:
         """The items after a change, without its features."""
@@ -223,16 +230,15 @@ class MemoryIndex(Index):
             if len(rows) != len(positions):
                 raise ParameterError("X", f"must have {len(positions)} rows, one per item. Got {len(rows)} instead.")
             table[items.rows_of(positions)] = as_table(rows)
-            stored: tuple[Any, Any] = table, None
             if not self._writable:
                 self._store = None  # from now on the items are not those of the folder
-            elif self._store is None:
-                raise ValueError("The index must not be closed when it is changed. Load it again.")
-            else:
-                self._store.replace_features(table)
-                stored = self._store.features()
-            self._items = replace(items, features=stored[0], verify_features=stored[1])
-            self._room = Room()
+                self._items, self._room = replace(items, features=table, verify_features=None), Room()
+                return
+            with self._open_store("changed").change() as writing:
+                writing.replace_features(table)
+                features, verify = writing.features()
+                writing.commit()
+                self._items, self._room = replace(items, features=features, verify_features=verify), Room()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a folder, atomically; `load` and `hashgrove.load_index` read it.
@@ -280,11 +286,11 @@ class MemoryIndex(Index):
         if self._writable:
             return False  # nobody else writes
         with self._changing:
-            manifest = Manifest.read(self._store.folder)
-            if manifest == self._store.manifest:
+            store = self._store.refreshed()
+            if store is None:
                 return False
-            self._store.manifest = manifest
-            self._items, self._model = self._store.items(), manifest.model
+            items = store.items()
+            self._store, self._items, self._model = store, items, store.manifest.model
         return True
 
     def compact(self) -> None:
@@ -297,13 +303,13 @@ class MemoryIndex(Index):
             if items.verify_features is not None:
                 items.verify_features()
             if not self._writable:
-                self._items = items.compacted()
-            elif self._store is None:
-                raise ValueError("The index must not be closed when it is compacted. Load it again.")
-            else:
-                self._store.rewrite(items)
-                self._items = self._store.items()
-            self._room = Room()
+                self._items, self._room = items.compacted(), Room()
+                return
+            with self._open_store("compacted").change() as writing:
+                writing.rewrite(items)
+                compacted = writing.items()
+                writing.commit()
+                self._items, self._room = compacted, Room()
 
     def close(self) -> None:
         """Let another process write to the folder. The index can still be searched, but no longer be changed."""

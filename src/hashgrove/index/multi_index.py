@@ -152,7 +152,9 @@ class MultiIndex(FlatIndex):
             self._items = replace(now, tables=lambda: tables)
             # after an update, positions are other ones when the folder is loaded
             if self._writable and store is not None and now.size == store.manifest.n_rows:
-                store.replace_tables(tables)
+                with store.change() as writing:
+                    writing.replace_tables(tables)
+                    writing.commit()
 
     def _prepared_for(self, items: Items, n_queries: int) -> Prepared | None:
         """The tables for some items; None if they are not ready, in which case a thread may begin to prepare them.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index.folder import data_file
+from hashgrove.index.folder import Folder, data_file
 from hashgrove.index.ids import are_ascending, check_keys
 from hashgrove.index.items import Items, read_only, without
 from hashgrove.index.manifest import Manifest
@@ -22,7 +20,7 @@ from hashgrove.index.tables import Tables
 from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
 
-__all__ = ["CHUNK", "Reader", "content_of", "damaged", "generations", "id_type"]
+__all__ = ["CHUNK", "Reader", "content_of", "generations", "id_type"]
 
 CHUNK = 2**24  # bytes that are read or written at a time
 
@@ -32,13 +30,13 @@ class Reader:
 
     Parameters
     ----------
-    folder : Path
+    folder : Folder
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self._verified: Manifest | None = None  # up to where codes and ids are known to be right
-        self._verified_features = -1, 0, 0  # generation, rows and checksum of features that are known to be right
+        self.verified: Manifest | None = None  # up to where codes and ids are known to be right
+        self.verified_features = -1, 0, 0  # generation, rows and checksum of features that are known to be right
 
     def map_file(self, name: str, now: Manifest) -> NDArray[Any]:
         """Map the part of a file that counts."""
@@ -48,10 +46,8 @@ class Reader:
             "removed": (np.dtype("<i8"), (now.n_removed, 2)),
             "features": (table_type(now.n_features), (now.n_rows,)),
         }[name]
-        path, size = data_file(self.folder, name, generations(now)[name]), math.prod(shape) * type_.itemsize
-        if os.path.getsize(path) < size:
-            raise damaged(path, f"must have {size} bytes. Got {os.path.getsize(path)}.")
-        return np.empty(shape, type_) if size == 0 else np.asarray(np.memmap(path, type_, "r", shape=shape))
+        content = self.folder.map(data_file(name, generations(now)[name]), math.prod(shape) * type_.itemsize)
+        return content.view(type_).reshape(shape) if content.size else np.empty(shape, type_)
 
     def items(self, now: Manifest) -> Items:
         """Map the files; FileNotFoundError if one of them is not there."""
@@ -77,7 +73,7 @@ class Reader:
         )  # fmt: skip
         items = without(items, positions[gone])
         if (items.mask()[:-1] & (items.ids[1:] == items.ids[:-1])).any():
-            raise damaged(data_file(self.folder, "ids", now.ids_generation), "an id must not occur twice")
+            raise self._damaged(data_file("ids", now.ids_generation), "an id must not occur twice")
         return items
 
     def features(self, now: Manifest) -> tuple[NDArray[Any] | None, Callable[[], None] | None]:
@@ -89,47 +85,48 @@ class Reader:
 
     def tables(self, now: Manifest) -> Tables:
         """Map the tables and verify them; FileNotFoundError if they have been replaced."""
-        path, n_bits = data_file(self.folder, "tables", now.tables_generation), 8 * now.n_bytes
+        name, n_bits = data_file("tables", now.tables_generation), 8 * now.n_bytes
         layout = Tables.layout(n_bits, now.n_tables, now.n_distinct, now.n_tabled)
         sizes = [math.prod(shape) * np.dtype(type_).itemsize for type_, shape in layout.values()]
-        if os.path.getsize(path) != sum(sizes):
-            raise damaged(path, f"must have {sum(sizes)} bytes. Got {os.path.getsize(path)}.")
-        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        content = self.folder.map(name, sum(sizes), whole=True)
         if _crc(content, 0) != now.tables_crc:
-            raise damaged(path, "it does not match its checksum")
+            raise self._damaged(name, "it does not match its checksum")
         parts = np.split(content, np.cumsum(sizes)[:-1])
         arrays = (part.view(type_).reshape(shape) for part, (type_, shape) in zip(parts, layout.values(), strict=True))
         tables = Tables.from_arrays(n_bits, *arrays)
         if fault := tables.fault():
-            raise damaged(path, fault)
+            raise self._damaged(name, fault)
         return tables
+
+    def _damaged(self, name: str, why: str) -> ModelFileError:
+        return ModelFileError(f"{self.folder.path / name}: damaged: {why}")
 
     def _check_removed(self, now: Manifest, removed: NDArray[np.int64]) -> None:
         """Refuse numbers of rows that no index writes."""
-        path = data_file(self.folder, "removed", now.generation)
+        name = data_file("removed", now.generation)
         if zlib.crc32(content_of(np.ascontiguousarray(removed))) != now.removed_crc:
-            raise damaged(path, "it does not match its checksum")
+            raise self._damaged(name, "it does not match its checksum")
         old, new = removed[:, 0], removed[:, 1]
         replaced = new >= 0
         if len(old) and not (old.min() >= 0 and max(old.max(), new.max()) < now.n_rows and new.min() >= -1):
-            raise damaged(path, "it must name rows of the index")
+            raise self._damaged(name, "it must name rows of the index")
         if (new[replaced] <= old[replaced]).any() or (replaced.any() and now.ordered):
-            raise damaged(path, "a row must be replaced by a later one")
+            raise self._damaged(name, "a row must be replaced by a later one")
 
     def _features_verifier(self, now: Manifest, table: NDArray[Any]) -> Callable[[], None]:
         """Make a function that compares the features with their checksum; known rows are not read again."""
 
         def verify() -> None:
-            generation, n_rows, crc = self._verified_features
+            generation, n_rows, crc = self.verified_features
             if generation != now.features_generation or n_rows > now.n_rows:
                 n_rows, crc = 0, 0
-            path, new = data_file(self.folder, "features", now.features_generation), table[n_rows:]
+            name, new = data_file("features", now.features_generation), table[n_rows:]
             if _crc(new, crc) != now.features_crc:
-                raise damaged(path, "it does not match its checksum")
+                raise self._damaged(name, "it does not match its checksum")
             scales = new["scale"][~np.isnan(new["scale"])]
             if not (np.isfinite(scales) & (scales >= 0)).all():
-                raise damaged(path, "a scale must be a finite number and not negative")
-            self._verified_features = now.features_generation, now.n_rows, now.features_crc
+                raise self._damaged(name, "a scale must be a finite number and not negative")
+            self.verified_features = now.features_generation, now.n_rows, now.features_crc
 
         return verify
 
@@ -137,7 +134,7 @@ class Reader:
         """Make a function that compares the files with their checksums; known rows are not read again."""
 
         def verify() -> None:
-            known, n_rows = self._verified or replace(now, index="", n_rows=0), 0
+            known, n_rows = self.verified or replace(now, index="", n_rows=0), 0
             if (known.generation, known.ids_generation) == (now.generation, now.ids_generation):
                 n_rows = known.n_rows if known.n_rows <= now.n_rows else 0
             if known == now:
@@ -147,26 +144,21 @@ class Reader:
                 ("ids", ids, known.ids_crc if n_rows else 0, now.ids_crc, now.ids_generation),
             ):
                 if _crc(array[n_rows:], start) != crc:
-                    raise damaged(data_file(self.folder, name, number), "it does not match its checksum")
+                    raise self._damaged(data_file(name, number), "it does not match its checksum")
             self._check_ids(now, ids, n_rows)
-            self._verified = now
+            self.verified = now
 
         return verify
 
     def _check_ids(self, now: Manifest, ids: NDArray[Any], start: int) -> None:
         """Refuse ids from row ``start`` on that no index has; a stranger's checksum says nothing about them."""
-        path = data_file(self.folder, "ids", now.ids_generation)
+        name = data_file("ids", now.ids_generation)
         try:
             check_keys(ids[start:])
         except ValueError as error:
-            raise damaged(path, f"its ids must be texts: {one_line(error)}") from error
+            raise self._damaged(name, f"its ids must be texts: {one_line(error)}") from error
         if now.ordered and not are_ascending(ids[max(start - 1, 0) :]):
-            raise damaged(path, "its ids must ascend, as its manifest says")
-
-
-def damaged(path: Path, why: str) -> ModelFileError:
-    """The error that a file is damaged."""
-    return ModelFileError(f"{path}: damaged: {why}")
+            raise self._damaged(name, "its ids must ascend, as its manifest says")
 
 
 def id_type(manifest: Manifest) -> np.dtype[Any]:
