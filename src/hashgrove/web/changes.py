@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.storage.formats import FileError, one_line
 from hashgrove.web.bodies import Input
 from hashgrove.web.collection import Collection
 from hashgrove.web.encoding import Encoding
@@ -17,6 +19,8 @@ from hashgrove.web.limits import Limits
 from hashgrove.web.schemas import ItemsRequest, ItemsRows
 
 __all__ = ["Writer"]
+
+log = logging.getLogger("hashgrove")
 
 COMPACT = 4  # the files are rewritten when one in so many of their rows holds a removed item
 
@@ -127,12 +131,15 @@ class Writer:
             features = None if collection.stored_features is None else new.features
             index.add(new.codes, ids=ids, features=features, replace=True, model=new.model)
         except ValueError as error:
-            raise from_value_error(error, "items") from None
+            raise from_value_error(error, "items") from error
         self._make_room(int(known.sum()))
         return ids
 
     def _remove(self, ids: NDArray[Any]) -> int:
-        n_removed = self._collection.index.remove(ids, missing_ok=True)
+        try:
+            n_removed = self._collection.index.remove(ids, missing_ok=True)
+        except FileError as error:
+            raise from_value_error(error, "ids") from error
         self._make_room(n_removed)
         return n_removed
 
@@ -141,6 +148,9 @@ class Writer:
         index = self._collection.index
         self._n_removed += n_removed
         if hasattr(index, "compact") and COMPACT * self._n_removed > max(len(index), 4096):
-            index.compact()
-            self._n_removed = 0
+            self._n_removed = 0  # if it fails, it is tried again after as many changes
+            try:
+                index.compact()
+            except FileError as error:  # the change is done, so its answer is not an error
+                log.warning("The index was not compacted: %s", one_line(error))
         self._collection.changed()

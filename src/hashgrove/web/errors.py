@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import reprlib
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -11,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from hashgrove.runtime.parameters import ParameterError
-from hashgrove.storage.formats import one_line
+from hashgrove.storage.formats import FileError, one_line
 
 __all__ = [
     "BUSY",
@@ -25,6 +27,9 @@ __all__ = [
     "must_be",
 ]
 
+log = logging.getLogger("hashgrove")
+
+DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 BUSY = {"Retry-After": "1"}
 SHOWN = 80  # characters of a wrong value in a message
 MEANINGS = {
@@ -38,6 +43,7 @@ MEANINGS = {
     415: "The type of the body is not supported.",
     422: "A field is wrong; the answer names it.",
     503: "Too many requests wait, or this one took too long.",
+    507: "The disk of the service is full; nothing has been changed.",
 }
 # Parts of a place that pydantic and FastAPI report, besides names of fields: where it is, and the choice of a union.
 NO_FIELDS = {"body", "query", "path", "header", "str", "int", "constrained-str", "constrained-int"}
@@ -116,6 +122,11 @@ def from_value_error(error: ValueError, field: str) -> ServiceError:
     """
     if isinstance(error, ParameterError):
         return ServiceError(422, f"The '{field}' field {error.reason}", field=field)
+    if isinstance(error, FileError):  # its message has a path of the server
+        log.error("A change failed: %s", one_line(error))
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in DISK_FULL:
+            return ServiceError(507, "The disk of the service is full. Nothing has been changed.")
+        return ServiceError(500, "The index could not be changed; the log of the service has the details.")
     return ServiceError(422, f"The '{field}' field cannot be used: {one_line(error)}", field=field)
 
 
