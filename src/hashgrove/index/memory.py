@@ -26,7 +26,6 @@ from hashgrove.index.stored_features import (
     table_or_empty,
 )
 from hashgrove.runtime.parameters import ParameterError
-from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["MemoryIndex"]
 
@@ -164,13 +163,9 @@ class MemoryIndex(Index):
     def _write(self, items: Items, change: Change, table: NDArray[Any] | None) -> None:
         """Write a change to the folder, and use what it holds then."""
         keys = encode(change.ids)
-        removed = items.find(np.concatenate([encode(change.removed), keys[change.replaces]]))[0]
-        followers = np.full(len(removed), -1)
-        followers[len(change.removed) :] = items.n_rows + np.flatnonzero(change.replaces)
-        pairs = np.stack([items.rows_of(removed), followers], axis=1)
         ordered = items.rows is None and not change.replaces.any() and items.end_before(keys)
         with self._open_store("changed").change() as writing:
-            writing.append(change.codes, keys, table, pairs, ordered=ordered, model=change.model)
+            writing.append(change.codes, keys, table, change.removed_rows(items), ordered=ordered, model=change.model)
             if writing.now.ordered:
                 changed = replace(writing.items(), lineage=items.lineage)
             else:
@@ -268,7 +263,7 @@ class MemoryIndex(Index):
         store = Store.locked(path) if writable else Store.read(path)
         index = cls()
         try:
-            _refuse_type(path, store.manifest.index, cls)
+            store.refuse_other_type(cls.__name__)
             index._items, index._model = store.items(), store.manifest.model
         except BaseException:
             store.close()
@@ -317,10 +312,3 @@ class MemoryIndex(Index):
             if self._store is not None:
                 self._store.close()
                 self._store = None
-
-
-def _refuse_type(path: str | os.PathLike[str], found: object, wanted: type) -> None:
-    if found != wanted.__name__:
-        raise ModelFileError(
-            f"{os.fspath(path)}: must hold an index of type {wanted.__name__!r}. Got {found!r} instead."
-        )

@@ -108,6 +108,13 @@ class Store:
             self.lock.close()
             self.lock = None
 
+    def refuse_other_type(self, wanted: str) -> None:
+        """Refuse an index of another class."""
+        if self.manifest.index != wanted:
+            raise ModelFileError(
+                f"{self.folder.path}: must hold an index of type {wanted!r}. Got {self.manifest.index!r} instead."
+            )
+
     def refreshed(self) -> Store | None:
         """The index as it is now, also if another folder has taken the name; None if it is unchanged."""
         if not self.folder.is_in_place():
