@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from hashgrove import losses
 from hashgrove.codes import Codes, pack, unpack
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["AUTO", "FastHash"]
 
 AUTO = "auto"
+MAX_OTHERS = 20_000  # rows without a label that are used
+TRIAL_OTHERS = 4000  # of them in a trial
 
 
 class FastHash(SupervisedHasher):
@@ -71,8 +74,8 @@ class FastHash(SupervisedHasher):
     generic_bits : int or None, default=None
         How many of the ``n_bits`` bits are generic: not learned from pairs, but codes of whatever varies in the rows,
         so that items of one class, or of classes that were never seen, do not collapse. They are spread evenly over
-        the code. ``None`` means what suits the hash function: a quarter for posterior bits, an eighth for trees that
-        start from a linear score, otherwise none.
+        the code; with ``n_bits`` all bits are generic. ``None`` means what suits the hash function: a quarter for
+        posterior bits, an eighth for trees that start from a linear score, otherwise none.
     weighted : bool or None, default=None
         Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code. ``None``
         means what suits the hash function.
@@ -110,7 +113,7 @@ class FastHash(SupervisedHasher):
     choice_ : Choice or None
         What ``"auto"`` tried, with the results, and why it chose what it chose.
     inferred_codes_ : Codes of shape (n, ceil(n_bits / 8))
-        The codes that step 1 inferred for the training rows.
+        The codes that step 1 inferred for the training rows that have a label or a pair.
     codewords_ : Codewords
         The inferred code of each class: ``codewords_.of_labels(y)`` has those of the labels in ``y``. Use them for
         database items whose classes are known, and search with the codes of queries or with their scores as weights.
@@ -124,8 +127,10 @@ class FastHash(SupervisedHasher):
     Notes
     -----
     A bit is constant if a larger distance would not lower the loss of any pair: with the hinge loss, if all dissimilar
-    pairs differ in half of the bits. `fit` warns if more than half of the bits are constant. Rows without a label, or
-    without a pair, are not used for training.
+    pairs differ in half of the bits. `fit` warns if more than half of the bits are constant.
+
+    Rows without a label, or without a pair, show what varies in the data: generic bits learn from them (from at most
+    20,000 random ones), and so does a hash function with ``semi_supervised``. All other bits learn from the other rows.
 
     Examples
     --------
@@ -139,6 +144,8 @@ class FastHash(SupervisedHasher):
     True
     """
 
+    semi_supervised: ClassVar[bool] = True
+    _learned: Encoder | None  # the bits that a warm start goes on from
     history_: list[BitRecord]
     hash_function_: HashFunction
     generic_bits_: int
@@ -258,9 +265,10 @@ class FastHash(SupervisedHasher):
         Flag().check("refit", refit)
         self.__dict__.pop("validation_", None)  # that of an earlier fit
         seed = seed_of(rng)
+        X, supervision, others = _without_unknown(X, supervision, seed)
         earlier = self._earlier_bits(X, seed)
         if validation is None:
-            return self._learn_rows(X, supervision, earlier, checkpoint)
+            return self._learn_rows(X, supervision, earlier, checkpoint, others=others)
 
         from hashgrove.validation import hold_out, measure
 
@@ -273,12 +281,12 @@ class FastHash(SupervisedHasher):
         rows, known = X[held_out.trained], supervision.subset(held_out.trained)
         if refit:
             beside = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
-            encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, final=False)
+            encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, others=others, final=False)
         else:
-            encoder = self._learn_rows(rows, known, earlier, checkpoint)
+            encoder = self._learn_rows(rows, known, earlier, checkpoint, others=others)
         found = measure(encoder, rows, held_out.X, held_out.labels, seed=seed, n_jobs=self.n_jobs)
         if refit:
-            encoder = self._learn_rows(X, supervision, earlier, checkpoint, self.hash_function_)
+            encoder = self._learn_rows(X, supervision, earlier, checkpoint, self.hash_function_, others=others)
         self.validation_ = found
         return encoder
 
@@ -290,14 +298,15 @@ class FastHash(SupervisedHasher):
         checkpoint: str | os.PathLike[str] | None,
         learner: HashFunction | None = None,
         *,
+        others: NDArray[Any] | None,
         final: bool = True,
     ) -> Encoder:
         """Choose the hash function unless it is known, learn its bits from these rows, and keep what was learned.
 
-        The callbacks hear of the ``final`` fit only.
+        ``others`` are rows about which nothing is known. The callbacks hear of the ``final`` fit only.
         """
-        learner = self._choose(X, supervision, learned) if learner is None else learner
-        file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, learner)
+        learner = self._choose(X, supervision, learned, others) if learner is None else learner
+        file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, others, learner)
         if file is not None:
             learned = LearnedBits.of_checkpoint(file, X) or learned
 
@@ -310,13 +319,14 @@ class FastHash(SupervisedHasher):
         n_learned = self.n_bits - self._count_generic(learner)
         try:
             with interruptible(), report_progress(n_learned, done=len(learned), verbose=self.verbose) as show:
-                encoder, self.inferred_codes_ = self._learn_bits(X, supervision, learner, learned, after_each)
+                encoder, self.inferred_codes_ = self._learn_bits(X, supervision, learner, learned, others, after_each)
         except KeyboardInterrupt:
             if final and len(learned):  # a warm start goes on from them
-                self.encoder_ = self._learned = learned.join()
+                self._learned = self.encoder_ = learned.join()
                 self.history_, self.generic_bits_ = learned.history, 0
             raise
-        self._learned, self.history_, self.generic_bits_ = learned.join(), learned.history, self.n_bits - n_learned
+        self._learned = learned.join() if len(learned) else None
+        self.history_, self.generic_bits_ = learned.history, self.n_bits - n_learned
         self.codewords_ = Codewords.of(self.inferred_codes_, supervision)
         return encoder
 
@@ -326,6 +336,7 @@ class FastHash(SupervisedHasher):
         supervision: Supervision,
         learner: HashFunction,
         learned: LearnedBits,
+        others: NDArray[Any] | None,
         after_each: Callable[[BitRecord], None] | None = None,
     ) -> tuple[Encoder, Codes]:
         """Consume Algorithm 1, then add the generic bits; returns an encoder, and the codes that step 1 inferred.
@@ -341,6 +352,10 @@ class FastHash(SupervisedHasher):
                 f"far and {n_generic} generic ones. Got {self.n_bits} instead.",
             )
         stagewise, rng = self._suited("stagewise", learner), np.random.default_rng(learned.seed)
+        learn_generic = partial(learn_generic_bits, X, supervision, n_bits=n_generic, rng=substream(rng, 3))
+        if n_learned == 0:
+            generic = learn_generic(others=others)
+            return generic, generic.encode(X, n_jobs=self.n_jobs)
         draws = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
         step_one = StepOne(
             supervision.affinity(**draws, random_state=learned.seed, n_jobs=self.n_jobs),
@@ -353,8 +368,9 @@ class FastHash(SupervisedHasher):
             seed=learned.seed,
             n_jobs=self.n_jobs,
         )
+        more: Any = {"others": others} if getattr(learner, "semi_supervised", False) else {}
         data = learner.prepare(
-            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs
+            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs, **more
         )
         inferred = learned.replay(step_one, stagewise=stagewise)
         in_threads = partial(in_order, n_jobs=self.n_jobs)
@@ -366,20 +382,25 @@ class FastHash(SupervisedHasher):
                     after_each(record)
         encoder, bits = learned.join(), np.stack(inferred, axis=1) > 0
         if n_generic:
-            generic = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3))
+            generic = learn_generic(others=others)
             encoder = Spread(learned=encoder, generic=generic)
             bits = encoder.merge(bits, unpack(generic.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
         return encoder, Codes(pack(bits), model=encoder.digest_or_none)
 
-    def _choose(self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits) -> HashFunction:
+    def _choose(
+        self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits, others: NDArray[Any] | None
+    ) -> HashFunction:
         """The hash function to use: the one given, that of the bits learned before, or what a trial chooses."""
-        if self.hash_function != AUTO:
-            self.hash_function_, self.choice_ = as_learner(self.hash_function), None
+        if self.hash_function != AUTO or self.generic_bits == self.n_bits:  # then there is nothing to choose
+            name = "posterior" if self.hash_function == AUTO else self.hash_function
+            self.hash_function_, self.choice_ = as_learner(name), None
         elif len(learned) == 0 or not hasattr(self, "hash_function_"):
             from hashgrove.choosing import choose
 
+            fewer = None if others is None else others[:: -(-len(others) // TRIAL_OTHERS)]
+
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
-                return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed))[0]
+                return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed), fewer)[0]
 
             self.choice_ = choose(fit, X, supervision, substream(np.random.default_rng(learned.seed), 4))
             self.hash_function_ = self.choice_.hash_function
@@ -407,13 +428,19 @@ class FastHash(SupervisedHasher):
         return self._learned if self.warm_start and hasattr(self, "encoder_") else None
 
     def _checkpoint(
-        self, path: str | os.PathLike[str], X: NDArray[Any], supervision: Supervision, learner: HashFunction
+        self,
+        path: str | os.PathLike[str],
+        X: NDArray[Any],
+        supervision: Supervision,
+        others: NDArray[Any] | None,
+        learner: HashFunction,
     ) -> Checkpoint:
         """A checkpoint of everything that decides what a bit becomes, however many bits there will be."""
         left_out = self.not_saved | {"n_bits", "generic_bits"}
         values = self.get_params(deep=False) | {"hash_function": learner}
         parameters = {name: plain(value) for name, value in values.items() if name not in left_out}
-        return Checkpoint(path, fingerprint(parameters, X, *supervision.arrays()))
+        more = [] if others is None else [others]
+        return Checkpoint(path, fingerprint(parameters, X, *supervision.arrays(), *more))
 
     def _shortcomings(self) -> Iterator[str]:
         """Warnings about the codes, one sentence each."""
@@ -458,6 +485,19 @@ class FastHash(SupervisedHasher):
         choice = getattr(self, "choice_", None)
         notes = {"hash_function": plain(self.hash_function_), "generic_bits": self.generic_bits_}
         return notes if choice is None else notes | {"choice": choice.to_dict()}
+
+
+def _without_unknown(
+    X: NDArray[Any], supervision: Supervision, seed: int
+) -> tuple[NDArray[Any], Supervision, NDArray[Any] | None]:
+    """The rows about which something is known, what that is, and a sample of the other rows; None if there are none."""
+    known = supervision.known
+    if known.all():
+        return X, supervision, None
+    others = None
+    if not sparse.issparse(X):  # nothing that learns from other rows accepts sparse ones
+        others = X[supervision.draw_unknown(MAX_OTHERS, np.random.default_rng([seed, 7]))]
+    return X[known], supervision.subset(known), others
 
 
 def _as_in_paper(registry: Mapping[str, Any], choice: Any) -> Any:

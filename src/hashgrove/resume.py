@@ -56,8 +56,10 @@ def load_hasher(path: str | os.PathLike[str], **parameters: Any) -> FastHash:
     encoder: Any = getattr(loaded, "encoder", loaded)  # of an ImageEncoder, or the encoder itself
     spread = encoder.part(Spread)
     hasher.encoder_, hasher.n_features_in_ = encoder, encoder.n_features
-    hasher._learned = encoder if spread is None else spread.learned
-    hasher.generic_bits_ = encoder.n_bits - hasher._learned.n_bits
+    learned = encoder if spread is None else spread.learned
+    if notes.get("generic_bits") == encoder.n_bits:
+        learned = None
+    hasher._learned, hasher.generic_bits_ = learned, encoder.n_bits - (0 if learned is None else learned.n_bits)
     hasher.history_, hasher.choice_ = [], None
     return hasher
 

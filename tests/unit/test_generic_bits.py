@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, evaluate, load, load_hasher, unpack
+from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, evaluate, fasthash, load, load_hasher, unpack
 from hashgrove.encoders import Linear, Spread
 from hashgrove.functions import HASH_FUNCTIONS, count_generic_bits, generic, learn_generic_bits
 from hashgrove.functions.base import Learner
@@ -71,11 +71,64 @@ class TestSupervision:
         assert hasher.generic_bits_ == 4
         assert hasher.score(X_NEW, Y_NEW) > 0.25, "chance is about 0.1"
 
-    def test_rows_without_labels_are_not_used(self):
-        y = np.where(np.arange(len(Y)) < 60, -1, Y)
-        np.testing.assert_array_equal(
-            small().fit(X, y, unlabelled=-1).transform(X_NEW), small().fit(X[60:], Y[60:]).transform(X_NEW)
-        )
+    @pytest.mark.parametrize("kind", ["classes", "tags", "pairs"])
+    def test_rows_about_which_nothing_is_known_change_generic_bits_only(self, kind):
+        known = np.arange(len(Y)) >= 60
+        given = {
+            "classes": {"y": np.where(known, Y, -1), "unlabelled": -1},
+            "tags": {"y": [{c, c + 100} if k else None for c, k in zip(Y, known, strict=True)]},
+            "pairs": {"affinity": pairs_of(np.where(known, Y, -1)) if kind == "pairs" else None},
+        }[kind]
+        if kind == "pairs":
+            pairs = pairs_of(Y)
+            given = {"affinity": pairs[known[pairs[:, 0]] & known[pairs[:, 1]]]}
+        with_others, found = small().fit(X, **given), []
+        for generic_bits in (0, 4):
+            hasher = small(8 + generic_bits, generic_bits=generic_bits).fit(X, **given)
+            found.append(unpack(hasher.encoder_.part(Spread).learned.encode(X_NEW), 8) if generic_bits else hasher)
+        np.testing.assert_array_equal(found[1], unpack(found[0].transform(X_NEW), 8))
+        if kind == "classes":
+            without = small().fit(X[known], Y[known])
+            learned = ~without.encoder_.is_generic
+            ours, theirs = (unpack(hasher.transform(X_NEW), 12) for hasher in (with_others, without))
+            np.testing.assert_array_equal(ours[:, learned], theirs[:, learned])
+            assert (ours[:, ~learned] != theirs[:, ~learned]).any()
+
+    def test_a_class_without_labels_is_told_apart_where_its_rows_are_given(self):
+        """All rows vary along the last two columns, the labelled ones do not."""
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(600, 8)) * 0.1
+        y = np.arange(600) % 6
+        rows[:, :4] += np.eye(6)[y][:, :4]
+        rows[:, 4:6] += 2 * np.eye(6)[y][:, 4:]
+        labelled = y < 4
+        new = ~labelled
+        settings = {"hash_function": "posterior", "generic_bits": 8, "n_bits": 16}
+        alone = small(**settings).fit(rows[labelled], y[labelled])
+        together = small(**settings).fit(rows, np.where(labelled, y, -1), unlabelled=-1)
+        assert together.score(rows[new], y[new]) > alone.score(rows[new], y[new])
+
+    def test_auto_and_validation_pass_the_other_rows_on(self, monkeypatch):
+        seen = []
+        learn = fasthash.learn_generic_bits
+
+        def spy(*args, others=None, **kwargs):
+            seen.append(None if others is None else len(others))
+            return learn(*args, others=others, **kwargs)
+
+        monkeypatch.setattr(fasthash, "learn_generic_bits", spy)
+        y = np.where(np.arange(len(Y)) % 3 == 0, -1, Y)
+        small(hash_function="posterior").fit(X, y, unlabelled=-1, validation=0.3)
+        assert seen == [(y < 0).sum()] * 2
+        monkeypatch.setattr(fasthash, "MAX_OTHERS", 7)
+        small(hash_function="posterior").fit(X, y, unlabelled=-1)
+        assert seen[2:] == [7]
+
+    def test_a_checkpoint_belongs_to_the_other_rows_as_well(self, tmp_path):
+        y = np.where(np.arange(len(Y)) % 3 == 0, -1, Y)
+        small().fit(X, y, unlabelled=-1, checkpoint=tmp_path / "c")
+        with pytest.raises(ValueError, match="data"):
+            small().fit(np.where(y[:, None] < 0, X + 1, X), y, unlabelled=-1, checkpoint=tmp_path / "c")
 
     @pytest.mark.parametrize("kind", ["classes", "tags", "pairs"])
     def test_directions_keep_apart_classes_rather_than_noise(self, kind):
@@ -153,6 +206,12 @@ class TestSizes:
         encoder = learn_generic_bits(rows, ClassLabels(y), n_bits=8, rng=np.random.default_rng(0))
         assert count_distinct(encoder.encode(rows)) > 4
 
+    def test_few_rows_do_not_collapse(self):
+        """Rows vary inside classes in more directions than there are rows to show it."""
+        rows, y = blobs(60, 3, 400, noise=0.05)
+        codes = learn_generic_bits(rows, ClassLabels(y), n_bits=16, rng=np.random.default_rng(0)).encode(rows)
+        assert count_distinct(codes) > 20, "11 with no more than the mean variation inside classes"
+
     def test_rows_that_are_all_the_same(self):
         with pytest.warns(UserWarning, match="bits are the same for all points"):
             hasher = small().fit(np.ones((20, 3)), np.arange(20) % 2)
@@ -174,12 +233,23 @@ class TestCounting:
         assert count_generic_bits(5, 64, learner) == 5
         assert count_generic_bits(0, 64, learner) == 0
 
-    @pytest.mark.parametrize("asked", [12, 13, 100])
-    def test_all_bits_or_more_are_refused(self, asked):
-        with pytest.raises(
-            ValueError, match=rf"'generic_bits' parameter must be below n_bits=12.* Got {asked} instead"
-        ):
+    @pytest.mark.parametrize("asked", [13, 100])
+    def test_more_than_all_bits_are_refused(self, asked):
+        with pytest.raises(ValueError, match=rf"'generic_bits' parameter must be at most n_bits=12.* Got {asked} inst"):
             small(generic_bits=asked).fit(X, Y)
+
+    @pytest.mark.parametrize("hash_function", ["auto", "posterior", TREES], ids=str)
+    def test_all_bits_may_be_generic(self, tmp_path, hash_function):
+        hasher = small(generic_bits=12, hash_function=hash_function, warm_start=True).fit(X, Y)
+        assert (hasher.generic_bits_, hasher.history_, hasher.encoder_.n_bits) == (12, [], 12)
+        assert isinstance(hasher.encoder_, Linear)
+        hasher.save(tmp_path / "m")
+        np.testing.assert_array_equal(load(tmp_path / "m").encode(X_NEW), hasher.transform(X_NEW))
+        again = load_hasher(tmp_path / "m", hash_function="posterior", n_bits=16, generic_bits=4, n_jobs=1)
+        assert again.generic_bits_ == 12
+        fresh = small(16, hash_function="posterior")
+        np.testing.assert_array_equal(again.fit(X, Y).transform(X_NEW), fresh.fit(X, Y).transform(X_NEW))
+        np.testing.assert_array_equal(hasher.fit(X, Y).transform(X_NEW), hasher.encoder_.encode(X_NEW))
 
     @pytest.mark.parametrize("asked", [-1, 1.5, "4", True])
     def test_bad_values(self, asked):

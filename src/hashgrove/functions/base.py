@@ -28,6 +28,8 @@ class Learner(Protocol):
         What FastHash's parameters of these names should be.
     generic_share : float, default=0.0
         The share of the bits that should be generic.
+    semi_supervised : bool, default=False
+        Whether `prepare` takes the argument ``others``: rows about which nothing is known, or None.
     """
 
     def prepare(

@@ -111,3 +111,8 @@ class Supervision(ABC):
         if n_points is None or n_points >= len(known):
             return known
         return np.sort(rng.choice(known, size=n_points, replace=False))
+
+    def draw_unknown(self, n_points: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Draw ``n_points`` random points about which nothing is known, or all of them; returns sorted numbers."""
+        unknown = np.flatnonzero(~self.known)
+        return unknown if n_points >= len(unknown) else np.sort(rng.choice(unknown, size=n_points, replace=False))
