@@ -51,12 +51,15 @@ class UnitRows:
     rows : float32 array of shape (n, n_columns)
     weights : float64 array of shape (n,), or None
         How much each row counts.
+    n_jobs : int, optional
+        Number of threads that regressions on these rows use.
     """
 
     lift: UnitKernel | None
     sketch: Sketch
     rows: NDArray[np.float32]
     weights: NDArray[np.float64] | None
+    n_jobs: int | None = 1
 
     @classmethod
     @shared
@@ -74,12 +77,12 @@ class UnitRows:
         rows = X if lift is None else lift.scores(X, n_jobs=n_jobs)
         sketch = Sketch.draw(rows.shape[1], MAX_FEATURES, rng)
         rows = sketch.apply(unit_rows(rows))
-        return cls(lift, sketch, rows, weights)
+        return cls(lift, sketch, rows, weights, n_jobs)
 
     @cached_property
     def ridge(self) -> LeaveOneOutRidge:
         """Regressions on these rows."""
-        return LeaveOneOutRidge(self.rows, self.weights)
+        return LeaveOneOutRidge(self.rows, self.weights, n_jobs=self.n_jobs)
 
     def lifted(self, encoder: Encoder) -> Encoder:
         """An encoder of lifted rows as an encoder of the features."""
