@@ -8,7 +8,7 @@ CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 BASE ?= HEAD~1  # the commit that bench-change compares with
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo browser test coverage package experiments bench bench-change docs lint types clean
+.PHONY: help demo browser test coverage package matrix experiments bench bench-change docs lint types clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ package: $(VENV)/.dev  ## build the wheel and the sdist in dist/, and try the wh
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python .ci/check_package.py dist
+
+matrix: package  ## try the wheel on Python 3.11 to 3.13, on older processors and with the lowest versions of its dependencies
+	$(BIN)/python .ci/matrix.py dist
 
 experiments: $(VENV)/.dev  ## run the paper's experiments in small, on embedded data; takes two minutes
 	$(BIN)/python -m experiments run all --quick
