@@ -33,7 +33,7 @@ PROCESSORS = {  # the instructions that kernels may use: all of this machine, AV
     "generic": "",
 }
 AT_ONCE = 2
-TOOLS = "pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100"
+TOOLS = "pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "pillow>=11.3"
 CORE = (
     "tests/contract/test_fits.py",
     "tests/contract/test_format1.py",
@@ -88,7 +88,7 @@ def try_wheel(wheel: Path, version: str, resolution: str, processor: str, folder
     def run(command: Sequence[str | Path], where: Path = folder) -> str:
         done = subprocess.run(command, cwd=where, env=environment, text=True, stdout=-1, stderr=subprocess.STDOUT)
         if done.returncode:
-            raise RuntimeError(f"{name}: {command[0]} failed\n{done.stdout}")
+            raise RuntimeError(f"{name}: {command[0]} failed\n{done.stdout[-8000:]}")
         return done.stdout
 
     run([uv, "venv", "--quiet", "--python", interpreter(version), python.parent.parent])
