@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -34,7 +35,7 @@ from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, ParameterError
 from hashgrove.runtime.progress import report_progress
 from hashgrove.runtime.streams import seed_of, substream
-from hashgrove.runtime.threads import in_order
+from hashgrove.runtime.threads import beside, in_order
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target
@@ -49,6 +50,7 @@ __all__ = ["AUTO", "FastHash"]
 AUTO = "auto"
 MAX_OTHERS = 20_000  # rows without a label that are used
 TRIAL_OTHERS = 4000  # of them in a trial
+BYTES_AHEAD = 2**28  # of bits that are inferred before the hash functions of the ones before them are learned
 
 
 class FastHash(SupervisedHasher):
@@ -352,10 +354,9 @@ class FastHash(SupervisedHasher):
                 f"far and {n_generic} generic ones. Got {self.n_bits} instead.",
             )
         stagewise, rng = self._suited("stagewise", learner), np.random.default_rng(learned.seed)
-        learn_generic = partial(learn_generic_bits, X, supervision, n_bits=n_generic, rng=substream(rng, 3))
         if n_learned == 0:
-            generic = learn_generic(others=others)
-            return generic, generic.encode(X, n_jobs=self.n_jobs)
+            only = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3), others=others)
+            return only, only.encode(X, n_jobs=self.n_jobs)
         draws = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
         step_one = StepOne(
             supervision.affinity(**draws, random_state=learned.seed, n_jobs=self.n_jobs),
@@ -368,23 +369,26 @@ class FastHash(SupervisedHasher):
             seed=learned.seed,
             n_jobs=self.n_jobs,
         )
-        more: Any = {"others": others} if getattr(learner, "semi_supervised", False) else {}
-        data = learner.prepare(
-            X, substream(rng, 0), supervision=supervision, earlier=learned.encoder, n_jobs=self.n_jobs, **more
-        )
-        inferred = learned.replay(step_one, stagewise=stagewise)
-        in_threads = partial(in_order, n_jobs=self.n_jobs)
-        for new in two_step(step_one, learner, data, stagewise=stagewise, execute=in_threads):
-            inferred += new.inferred
-            learned.add(new, stagewise=stagewise)
-            if after_each is not None:
-                for record in new.records:
-                    after_each(record)
+        given = {"supervision": supervision, "others": others}
+        more = given if getattr(learner, "semi_supervised", False) else {"supervision": supervision}
+        streams = substream(rng, 0), substream(rng, 3)
+        with beside(n_jobs=self.n_jobs) as start:  # neither step 1 nor generic bits need anything of what is prepared
+            data = start(learner.prepare, X, streams[0], earlier=learned.encoder, n_jobs=self.n_jobs, **more)
+            generic = start(learn_generic_bits, X, n_bits=n_generic, rng=streams[1], **given) if n_generic else None
+            inferred = learned.replay(step_one, stagewise=stagewise)
+            execute = partial(in_order, n_jobs=self.n_jobs, ahead=_bits_ahead(X.shape[0]))
+            with closing(two_step(step_one, learner, data, stagewise=stagewise, execute=execute)) as learned_bits:
+                for new in learned_bits:  # if this is interrupted, no other bit is begun
+                    inferred += new.inferred
+                    learned.add(new, stagewise=stagewise)
+                    if after_each is not None:
+                        for record in new.records:
+                            after_each(record)
         encoder, bits = learned.join(), np.stack(inferred, axis=1) > 0
-        if n_generic:
-            generic = learn_generic(others=others)
-            encoder = Spread(learned=encoder, generic=generic)
-            bits = encoder.merge(bits, unpack(generic.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
+        if generic is not None:
+            spread = generic()
+            encoder = Spread(learned=encoder, generic=spread)
+            bits = encoder.merge(bits, unpack(spread.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
         return encoder, Codes(pack(bits), model=encoder.digest_or_none)
 
     def _choose(
@@ -498,6 +502,11 @@ def _without_unknown(
     if not sparse.issparse(X):  # nothing that learns from other rows accepts sparse ones
         others = X[supervision.draw_unknown(MAX_OTHERS, np.random.default_rng([seed, 7]))]
     return X[known], supervision.subset(known), others
+
+
+def _bits_ahead(n_rows: int) -> int:
+    """How many bits may be inferred ahead, at 9 bytes per row for the values and the weights."""
+    return BYTES_AHEAD // (9 * n_rows)
 
 
 def _as_in_paper(registry: Mapping[str, Any], choice: Any) -> Any:

@@ -9,7 +9,7 @@ Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Dec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -184,11 +184,11 @@ class StepOne:
 def two_step(
     step_one: StepOne,
     learner: HashFunction,
-    data: Any,
+    prepared: Callable[[], Any],
     *,
     stagewise: bool = True,
     execute: Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]] = map,
-) -> Iterator[NewBits]:
+) -> Generator[NewBits, None, None]:
     """Algorithm 1: yields the bits from ``step_one.n_known`` to ``step_one.n_bits``, one after the other.
 
     A `JointLearner` learns them together, from all inferred bits, and they are yielded together.
@@ -199,8 +199,8 @@ def two_step(
         It may know some bits already: those of a warm start or of a checkpoint.
     learner : Learner
         Step 2.
-    data : object
-        The result of ``learner.prepare``.
+    prepared : function
+        Gives the result of ``learner.prepare``, and waits for it: step 1 needs nothing of it.
     stagewise : bool
         Whether the output of each hash function feeds the next bit, as in the paper. If not, the bits that step 1
         inferred do, and the hash functions are independent pieces of work.
@@ -209,20 +209,24 @@ def two_step(
         in this thread, one by one.
     """
     if isinstance(learner, JointLearner):
-        yield from _all_at_once(step_one, learner, data, stagewise=stagewise)
+        yield from _all_at_once(step_one, learner, prepared, stagewise=stagewise)
     elif stagewise:
         while step_one.n_known < step_one.n_bits:
             target = step_one.infer()  # Step 1
-            function = _learn(learner, data, target)  # Step 2
+            function = _learn(learner, prepared(), target)  # Step 2
             objective = step_one.add(function.output)  # the real output feeds the next bit
             yield _learned(target, function, objective, "learned bits")
     else:
         pieces = _inferred_bits(step_one)  # Step 1 needs nothing of step 2
-        for target, objective, function in execute(lambda piece: (*piece, _learn(learner, data, piece[0])), pieces):
+        for target, objective, function in execute(
+            lambda piece: (*piece, _learn(learner, prepared(), piece[0])), pieces
+        ):
             yield _learned(target, function, objective, "inferred bits")
 
 
-def _all_at_once(step_one: StepOne, learner: JointLearner, data: Any, *, stagewise: bool) -> Iterator[NewBits]:
+def _all_at_once(
+    step_one: StepOne, learner: JointLearner, prepared: Callable[[], Any], *, stagewise: bool
+) -> Iterator[NewBits]:
     """All bits, learned together after the last one was inferred."""
     name = type(learner).__name__
     if stagewise:
@@ -234,7 +238,7 @@ def _all_at_once(step_one: StepOne, learner: JointLearner, data: Any, *, stagewi
         )
     pieces = list(_inferred_bits(step_one))
     if pieces:
-        started = time.perf_counter()
+        data, started = prepared(), time.perf_counter()
         encoder, outputs = learner.learn_all(data, np.stack([target.z for target, _ in pieces]), pieces[0][0].rng)
         seconds = (time.perf_counter() - started) / len(pieces)
         records = [

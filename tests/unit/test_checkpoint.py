@@ -259,6 +259,30 @@ class TestInterrupt:
         assert hasher.encoder_ is before
         assert hasher.n_features_in_ == 64
 
+    def test_no_other_bit_is_begun(self):
+        def at_work():
+            return [thread.name for thread in threading.enumerate() if thread.name.startswith("hashgrove-piece")]
+
+        class Slow(BoostedTrees):
+            def learn(self, *arguments):
+                time.sleep(0.05)
+                return super().learn(*arguments)
+
+        def interrupt(record):
+            if record.bit == 2:
+                assert at_work()
+                raise KeyboardInterrupt
+
+        hasher = small(64, hash_function=Slow(n_trees=5), n_jobs=2, callbacks=[interrupt], warm_start=True)
+        with pytest.raises(KeyboardInterrupt) as caught:  # the traceback, which is kept, holds the loop over the bits
+            hasher.fit(X, Y)
+        assert caught.tb is not None
+        assert not at_work()
+        assert hasher.encoder_.n_bits == 3
+        hasher.set_params(callbacks=()).fit(X, Y)
+        whole = small(64, hash_function=BoostedTrees(n_trees=5), n_jobs=1).fit(X, Y)
+        assert np.array_equal(hasher.transform(X), whole.transform(X))
+
     @pytest.mark.parametrize("checkpoint", [True, False])
     def test_the_command_says_how_to_go_on(self, tmp_path, checkpoint):
         np.save(tmp_path / "X.npy", X)
@@ -432,7 +456,7 @@ def test_an_own_solver_has_no_address_and_its_run_goes_on(tmp_path):
 def test_a_checkpoint_is_a_small_file_of_arrays(tmp_path):
     small(4).fit(X, Y, checkpoint=tmp_path / "run")
     shape = {"shape": (300, 64), "record": BitRecord}
-    progress = small(4)._checkpoint(tmp_path / "run", X, _labels(), TREES).read(**shape)
+    progress = small(4)._checkpoint(tmp_path / "run", X, _labels(), None, TREES).read(**shape)
     assert progress.bits.shape == (4, 300)
     assert progress.encoder.n_bits == 4
     assert Checkpoint(tmp_path / "none", "").read(**shape) is None

@@ -18,7 +18,7 @@ from hashgrove.runtime import compiling
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.progress import COMPILING
 from hashgrove.runtime.sharing import shared, sharing
-from hashgrove.runtime.threads import available_threads, chunks, in_order, run_tasks
+from hashgrove.runtime.threads import available_threads, beside, chunks, in_order, run_tasks
 
 
 def test_results_are_in_the_order_of_the_tasks():
@@ -266,6 +266,33 @@ class TestInOrder:
         results.close()
         assert len(taken) <= 4
 
+    def test_more_pieces_are_taken_while_the_first_one_waits(self):
+        all_taken = threading.Event()
+
+        def pieces():
+            yield from range(20)
+            all_taken.set()
+
+        def piece(number):
+            return number if all_taken.wait(timeout=60) else None
+
+        assert list(in_order(piece, pieces(), n_jobs=2, ahead=50)) == list(range(20))
+
+    def test_an_error_of_the_first_piece_ends_the_taking_of_others(self):
+        def pieces():
+            yield 0
+            time.sleep(0.2)
+            yield from range(1, 1_000)
+
+        def piece(_):
+            taken.append(_)
+            raise ValueError("no")
+
+        taken = []
+        with pytest.raises(ValueError, match="no"):
+            next(in_order(piece, pieces(), n_jobs=2, ahead=1_000))
+        assert len(taken) < 10
+
     def test_several_threads_work_and_each_has_no_others(self):
         together = threading.Barrier(2, timeout=60)  # breaks unless two pieces run at the same time
 
@@ -292,6 +319,44 @@ class TestInOrder:
         with pytest.raises(ValueError, match="number 2"):
             next(results)
         assert len(done) < 10
+
+
+class TestBeside:
+    """Calls that run beside a block."""
+
+    def test_calls_run_at_the_same_time_as_the_block_and_as_each_other(self):
+        together = threading.Barrier(3, timeout=60)  # breaks unless all three are there
+        with beside(n_jobs=2) as start:
+            calls = [start(together.wait) for _ in range(2)]
+            together.wait()
+            assert all(call() is not None for call in calls)
+
+    def test_with_one_thread_a_call_is_made_once_when_its_result_is_asked_for(self):
+        made = []
+        with beside(n_jobs=1) as start:
+            call = start(lambda: made.append(threading.get_ident()) or "done")
+            assert not made
+            assert (call(), call()) == ("done", "done")
+        assert made == [threading.get_ident()]
+
+    @pytest.mark.parametrize("n_jobs", [1, 2])
+    def test_errors_reach_whoever_asks_for_the_result(self, n_jobs):
+        with beside(n_jobs=n_jobs) as start:
+            call = start(int, "no number")
+            with pytest.raises(ValueError, match="no number"):
+                call()
+
+    def test_shared_results_are_shared_with_the_calls(self):
+        made = []
+
+        @shared
+        def noted(x):
+            made.append(x)
+            return [x]
+
+        with sharing(), beside(n_jobs=2) as start:
+            assert start(noted, 1)() is noted(1)
+        assert made == [1]
 
 
 class TestSharing:

@@ -7,15 +7,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import lru_cache
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache, lru_cache, partial
 from numbers import Integral
 from typing import Any
 
-__all__ = ["available_threads", "chunks", "has_abandoned_calls", "in_order", "run_tasks", "run_within"]
+__all__ = ["available_threads", "beside", "chunks", "has_abandoned_calls", "in_order", "run_tasks", "run_within"]
 
 LIMITED = "hashgrove-limited"  # name of the threads of `run_within`
 GRACE_SECONDS = 2.0  # time that a call has to end after it was asked to stop
-PIECES_AHEAD = 2  # pieces of work per thread that `in_order` takes before their results are asked for
+PIECES_AHEAD = 2  # pieces of work per thread that `in_order` takes before there is a result
 
 _thread = threading.local()  # ``is_piece``: whether this thread carries out a piece of work of `in_order`
 
@@ -88,11 +90,32 @@ def run_tasks(
     return results
 
 
-def in_order(function: Callable[[Any], Any], pieces: Iterable[Any], *, n_jobs: int | None = None) -> Iterator[Any]:
+@contextmanager
+def beside(*, n_jobs: int | None = None) -> Iterator[Callable[..., Callable[[], Any]]]:
+    """A block with a function that starts calls beside it: it returns at once, with a function that waits for a result.
+
+    With one thread a call is made when its result is asked for. The block ends when the calls that have begun have.
+
+    >>> with beside(n_jobs=2) as start:
+    ...     power = start(pow, 2, 3)
+    ...     power()
+    8
+    """
+    if available_threads(n_jobs) == 1:
+        yield lambda function, *arguments, **named: cache(partial(function, *arguments, **named))
+        return
+    with ThreadPoolExecutor(thread_name_prefix="hashgrove-beside") as pool:
+        yield lambda *call, **named: pool.submit(copy_context().run, *call, **named).result
+
+
+def in_order(
+    function: Callable[[Any], Any], pieces: Iterable[Any], *, n_jobs: int | None = None, ahead: int = 0
+) -> Iterator[Any]:
     """Apply a function to pieces of work on ``n_jobs`` threads, and yield the results in the order of the pieces.
 
-    Like `map`, it takes the pieces while the results are consumed, but a few of them ahead. If a piece fails, or the
-    consumer stops, those that have begun are finished and no other one is begun.
+    Like `map`, it takes the pieces while the results are consumed, but two per thread, or ``ahead``, before the first
+    result is there. If a piece fails, or the consumer stops, those that have begun are finished and no other one is
+    begun.
 
     >>> list(in_order(abs, [-3, 2, -1], n_jobs=2))
     [3, 2, 1]
@@ -111,7 +134,7 @@ def in_order(function: Callable[[Any], Any], pieces: Iterable[Any], *, n_jobs: i
         try:
             for piece in pieces:
                 waiting.append(pool.submit(carry_out, piece))
-                if len(waiting) >= PIECES_AHEAD * n_threads:
+                while waiting and (waiting[0].done() or len(waiting) >= max(ahead, PIECES_AHEAD * n_threads)):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
