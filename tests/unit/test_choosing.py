@@ -64,9 +64,9 @@ class TestChoice:
         sizes = []
 
         class Counted(LeaveOneOutRidge):
-            def __init__(self, X, *args):
+            def __init__(self, X, *args, **options):
                 sizes.append(X.shape)
-                super().__init__(X, *args)
+                super().__init__(X, *args, **options)
 
         monkeypatch.setattr(posterior, "LeaveOneOutRidge", Counted)
         together = auto().fit(X, Y)
