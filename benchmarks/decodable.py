@@ -38,7 +38,12 @@ SETS = {
     "tiny-5": 5,
     "cifar10-half": None,
 }  # labels per class
-GRID = [{}] + [{"FIRST_STEP": beta} for beta in (0.1, 0.14, 0.28, 0.4)] + [{"PENALTY": c} for c in (0.05, 5.0)]
+GRID = (
+    [{}]
+    + [{"FIRST_STEP": beta} for beta in (0.1, 0.14, 0.28, 0.4)]
+    + [{"PENALTY": c} for c in (0.05, 5.0)]
+    + [{"n_rounds": n} for n in (1, 2, 5)]
+)
 
 
 class Split(NamedTuple):
@@ -114,21 +119,23 @@ def rows(parts: Split, seed: int, *, with_default: bool) -> Iterator[tuple[str, 
 
 
 def tune(folder: Path, sets: Iterable[str], seeds: int) -> None:
-    """Print the measures of each setting in the grid, on splits of training rows only."""
-    standard = {name: getattr(decodable, name) for change in GRID for name in change}
+    """Print the measures of each setting in the grid, on training rows only, with the gain over the first setting."""
+    standard = {name: getattr(decodable, name) for change in GRID for name in change if name.isupper()}
     for name in sets:
+        first: dict[str, float] = {}
+        parts = [inner(split(folder, name, seed)) for seed in range(seeds)]
         for change in GRID:
-            for constant, value in (standard | change).items():
-                setattr(decodable, constant, value)
+            for constant, value in standard.items():
+                setattr(decodable, constant, change.get(constant, value))
+            bits = DecodableBits(**{key: value for key, value in change.items() if key.islower()})
             found = []
-            for seed in range(seeds):
-                parts = inner(split(folder, name, seed))
-                hasher = FastHash(64, hash_function=DecodableBits(), random_state=seed).fit(*parts.train)
-                found.append(dict(measures(parts, hasher.encoder_)))
-            means = {row: np.mean([one[row] for one in found]) for row in found[0]}
-            print(
-                f"{name:<16}{change!s:<24}" + "  ".join(f"{row} {mean:.4f}" for row, mean in means.items()), flush=True
-            )
+            for seed, part in enumerate(parts):
+                hasher = FastHash(64, hash_function=bits, random_state=seed).fit(*part.train)
+                found.append(dict(measures(part, hasher.encoder_)))
+            means = {row: float(np.mean([one[row] for one in found])) for row in found[0]}
+            first = first or means
+            shown = "  ".join(f"{row} {mean:.4f} ({mean - first[row]:+.4f})" for row, mean in means.items())
+            print(f"{name:<16}{change!s:<24}{shown}", flush=True)
 
 
 def main() -> None:
