@@ -14,11 +14,13 @@ import uvicorn
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from hashgrove import FlatIndex, Gist
+from hashgrove import FastHash, FlatIndex, Gist
 from hashgrove.baselines import SDH
 from hashgrove.cli.serve import open_collection
 from hashgrove.web.app import create_app
+from hashgrove.web.collection import Collection
 from hashgrove.web.connections import Connection, Door
+from hashgrove.web.details import Details
 
 N_ITEMS, N_TRAINED, N_BITS, SIDE = 120, 150, 32, 32
 
@@ -97,3 +99,14 @@ def error_of(answer, status):
     assert "Traceback" not in answer.text
     assert "\n" not in error["message"]
     return error
+
+
+def collection_that_decodes():
+    """300 digits with a model whose codes can be decoded, and features of the first 200; and vectors of queries."""
+    X, targets = load_digits(return_X_y=True)
+    model = FastHash(32, hash_function="decodable", random_state=0).fit(X[600:], targets[600:]).encoder_
+    ids = np.arange(300)
+    index = FlatIndex(model.encode(X[:300]), model=model)
+    index.keep_features(X[:200], ids=ids[:200])
+    details = Details(ids, labels=targets[:300].astype(str))
+    return Collection(index, "digits.hgi", model=model, details=details), X[300:305]

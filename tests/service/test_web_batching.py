@@ -24,6 +24,9 @@ def data():
     return index, queries, rng.standard_normal((40, 5)), rng.random((40, 16))
 
 
+RERANK = Rerank()
+
+
 class Gated(FlatIndex):
     """An index whose first search waits until the test has asked for more, so that the others share a pass."""
 
@@ -46,7 +49,7 @@ def kinds_of_queries(queries, features, weights):
             Query(queries[rows], k),
             Query(queries[rows], k, allowed=np.arange(0, 300, 3), group="third"),
             Query(queries[rows], k, allowed=np.arange(k), group=object()),
-            Query(queries[rows], k, features=features[rows]),
+            Query(queries[rows], k, order=RERANK, features=features[rows]),
             Query(queries[rows], k, weights=weights[rows]),
         ]
     return found
@@ -54,8 +57,8 @@ def kinds_of_queries(queries, features, weights):
 
 def alone(index, query):
     """The result of the index itself for a query."""
-    if query.features is not None:
-        return index.search(query.codes, query.k, rerank=Rerank(), features=query.features)
+    if query.order is not None:
+        return index.search(query.codes, query.k, rerank=query.order, features=query.features)
     if query.weights is not None:
         return index.search(query.codes, query.k, weights=query.weights)
     return index.search(query.codes, query.k, allowed=query.allowed)
@@ -134,7 +137,7 @@ def test_an_error_of_one_query_is_none_of_the_others(data):
 
     async def ask():
         batcher = Batcher(index, max_waiting=100, on_pass=lambda rows: None)
-        queries = [Query(codes, 1, features=np.ones((1, 5))) for codes in (far, last, far)]
+        queries = [Query(codes, 1, order=RERANK, features=np.ones((1, 5))) for codes in (far, last, far)]
         found = await asyncio.gather(*(batcher.search(query) for query in queries), return_exceptions=True)
         batcher.close()
         return found

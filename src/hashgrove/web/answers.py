@@ -27,6 +27,8 @@ class Neighbours:
     codes : uint8 array of shape (n_queries, n_bytes)
         The queries.
     distances, ids : list of n_queries arrays
+    ranked_by : str
+        The meaning of the distances; see `hashgrove.web.schemas.SearchAnswer`.
     truncated : bool array of shape (n_queries,), optional
         With a radius: whether there are more items within it than these.
     seconds : dict
@@ -36,6 +38,7 @@ class Neighbours:
     codes: NDArray[np.uint8]
     distances: list[NDArray[Any]]
     ids: list[NDArray[Any]]
+    ranked_by: str
     truncated: NDArray[np.bool_] | None
     seconds: dict[str, float]
 
@@ -82,8 +85,9 @@ def json_results(
             hit["distance"] = distance
         results.append(_encoded(hits))
     timings = milliseconds(found.seconds | {"total": total})
-    parts = (b'{"queries":', _encoded(queries), b',"results":[', b",".join(results), b'],"timings":', _encoded(timings))
-    return Response(b"".join((*parts, b"}")), media_type="application/json")
+    parts = (b'{"queries":', _encoded(queries), b',"results":[', b",".join(results), b'],"ranked_by":')
+    rest = (_encoded(found.ranked_by), b',"timings":', _encoded(timings), b"}")
+    return Response(b"".join((*parts, *rest)), media_type="application/json")
 
 
 def _numbers(distances: Any) -> list[Any]:
@@ -97,7 +101,8 @@ def binary_results(found: Neighbours) -> Response:
     """The results of a search in little-endian numbers.
 
     That is: the number n of queries (uint32), the number of results of each (n uint32), whether each was truncated
-    (n uint32, 1 or 0), all distances (float32), and all ids (int64), query by query.
+    (n uint32, 1 or 0), all distances (float32), and all ids (int64), query by query. The header X-Ranked-By says what
+    the distances are.
     """
     if any(ids.dtype.kind != "i" for ids in found.ids):
         raise ServiceError(406, "Binary answers need integer ids. Those of the index are texts.")
@@ -109,4 +114,5 @@ def binary_results(found: Neighbours) -> Response:
         np.concatenate([np.asarray(row, "<f4") for row in found.distances]),
         np.concatenate([np.asarray(row, "<i8") for row in found.ids]),
     ]
-    return Response(b"".join(part.tobytes() for part in parts), media_type=BINARY)
+    content = b"".join(part.tobytes() for part in parts)
+    return Response(content, media_type=BINARY, headers={"x-ranked-by": found.ranked_by})

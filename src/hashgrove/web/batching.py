@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index import Index, Rerank
+from hashgrove.index import Index
+from hashgrove.index.rerank import Order
 
 __all__ = ["Batcher", "Full", "Query", "search_together"]
 
@@ -42,8 +43,10 @@ class Query:
         Only these items are searched.
     group : hashable
         Queries with equal groups have the same ``allowed``.
+    order : Order, optional
+        Another order than that by Hamming distance. Queries that share a pass have the same object.
     features : array of shape (n_queries, n_features), optional
-        Re-rank by these features of the queries.
+        The features of the queries, for ``order``.
     weights : array of shape (n_queries, n_bits), optional
         Weight of each bit of each query.
     """
@@ -52,6 +55,7 @@ class Query:
     k: int
     allowed: NDArray[Any] | None = None
     group: Hashable = None
+    order: Order | None = None
     features: NDArray[Any] | None = None
     weights: NDArray[Any] | None = None
 
@@ -59,10 +63,10 @@ class Query:
     def kind(self) -> Hashable:
         """The key of queries that can share a pass: the same filter, and about the same k.
 
-        The candidates of re-ranking depend on k, so there it has to be the same.
+        The candidates of another order depend on k, so there it has to be the same.
         """
-        if self.features is not None:
-            return "rerank", self.group, self.k
+        if self.order is not None:
+            return self.order, self.group, self.k
         return "weights" if self.weights is not None else "plain", self.group, max(self.k, 16).bit_length()
 
 
@@ -82,8 +86,8 @@ def search_together(index: Index, queries: Sequence[Query]) -> list[Results]:
     codes = first.codes if len(queries) == 1 else np.concatenate([query.codes for query in queries])
     k = max(query.k for query in queries)
     options: dict[str, Any] = {"allowed": first.allowed, "model": index.model}  # the model was checked before
-    if first.features is not None:
-        options |= {"rerank": Rerank(), "features": np.concatenate([query.features for query in queries])}
+    if first.order is not None:
+        options |= {"rerank": first.order, "features": np.concatenate([query.features for query in queries])}
     if first.weights is not None:
         options["weights"] = np.concatenate([query.weights for query in queries])
     distances, ids = index.search(codes, k, **options)

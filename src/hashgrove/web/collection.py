@@ -139,6 +139,16 @@ class Collection:
         return stored
 
     @property
+    def can_rerank(self) -> bool:
+        """Whether a search can order items by their features."""
+        return self.stored_features is not None and self.encoder is not None
+
+    @property
+    def can_decode(self) -> bool:
+        """Whether a search can rank items by the classes that their codes state."""
+        return self.encoder is not None and self.encoder.decoder is not None
+
+    @property
     def takes_weights(self) -> bool:
         """Whether a search can weight the bits of a query."""
         return self.encoder is not None and self.index.accepts_weights

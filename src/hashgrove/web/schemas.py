@@ -85,6 +85,7 @@ class SearchOptions(_Request):
         None, description="Only items with these ids."
     )
     rerank: StrictBool = Field(False, description="Order the nearest items by the features that the index stores.")
+    plain: StrictBool = Field(False, description="Rank by the number of bits that differ even if the model can decode.")
     weights: StrictBool = Field(False, description="Weight each bit by the confidence of the query in it.")
     show_code: StrictBool = Field(False, description="Return the code of each item, also as a text of bits.")
     show_histogram: StrictBool = Field(False, description="Return the number of items at each distance.")
@@ -167,7 +168,7 @@ class ItemWithCode(Item):
 class Hit(Item):
     """An item that was found."""
 
-    distance: float
+    distance: float = Field(description="0 is nearest; `ranked_by` of the answer says what it measures.")
     code: str | None = None
     bits: str | None = None
 
@@ -183,11 +184,22 @@ class FoundQuery(BaseModel):
     )
 
 
+RankedBy = Annotated[
+    Literal["bits", "classes", "weights", "features"],
+    Field(
+        description="What the distances are: `bits`, the number of bits that differ; `classes`, one minus the "
+        "probability that the item has the class of the query, decoded from its code; `weights`, the sum of the "
+        "weights of the bits that differ; `features`, the cosine distance of the features."
+    ),
+]
+
+
 class SearchAnswer(BaseModel):
     """The nearest items of each query, nearest first."""
 
     queries: list[FoundQuery]
     results: list[list[Hit]]
+    ranked_by: RankedBy
     timings: dict[str, float] = Field(description="Milliseconds.")
 
 
@@ -248,6 +260,7 @@ class Info(BaseModel):
     labels: list[str]
     fields: list[str]
     can_rerank: bool
+    can_decode: bool = Field(description="Whether queries that the model encodes are ranked by decoded classes.")
     read_only: bool
     needs_key: bool
     model: str | None = Field(description="Digest of the model of the index, if it is known.")

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from hashgrove._version import __version__
 from hashgrove.codes import hamming
+from hashgrove.index import Decoded, Rerank
+from hashgrove.index.rerank import Order
 from hashgrove.web.answers import Neighbours
 from hashgrove.web.batching import Batcher, Full, Query
 from hashgrove.web.bodies import Input
@@ -54,6 +56,9 @@ class Service:
         self.encoding = Encoding(collection, limits=limits)
         self.writer = Writer(collection, self.encoding, limits=limits)
         self.batcher = Batcher(collection.index, max_waiting=limits.waiting, on_pass=self.counters.search_pass)
+        self._orders: dict[str, Order] = {"features": Rerank()}
+        if collection.can_decode:
+            self._orders["classes"] = Decoded(collection.encoder)
         self.started = time.monotonic()
 
     def close(self) -> None:
@@ -85,7 +90,8 @@ class Service:
             "has_labels": bool(labels),
             "labels": labels if len(labels) <= MAX_LABELS else [],
             "fields": collection.details.fields,
-            "can_rerank": collection.stored_features is not None and collection.encoder is not None,
+            "can_rerank": collection.can_rerank,
+            "can_decode": collection.can_decode,
             "read_only": collection.read_only,
             "needs_key": self.needs_key,
             "model": collection.index.model,
@@ -107,6 +113,8 @@ class Service:
         queries = await self._encoded(given)
         if options.show_histogram and len(queries.codes) > MAX_HISTOGRAMS:
             raise cannot_use("show_histogram", f"there are more than {MAX_HISTOGRAMS} queries")
+        ranked_by = self._ranking(given.asked, queries)
+        order = self._orders.get(ranked_by)
         k = self._n_results(options, len(queries.codes))
         if len(options.allowed or ()) > MANY_IDS:
             allowed, group = await self.encoding.run_large(lambda: self._filter(options))
@@ -117,7 +125,8 @@ class Service:
             k if options.radius is None else k + 1,  # one more shows whether the radius has more than k
             allowed=allowed,
             group=group,
-            features=queries.features if options.rerank else None,
+            order=order,
+            features=None if order is None else queries.features,
             weights=queries.weights if options.weights else None,
         )
         try:
@@ -128,10 +137,17 @@ class Service:
             raise from_value_error(error, "rerank" if options.rerank else "body") from None
         seconds = queries.seconds | {"wait": waited, "search": searched}
         if options.radius is None:
-            return Neighbours(queries.codes, list(distances), list(ids), None, seconds)
+            return Neighbours(queries.codes, list(distances), list(ids), ranked_by, None, seconds)
         counts = (distances <= options.radius).sum(axis=1)
         near = [[row[: min(count, k)] for row, count in zip(rows, counts, strict=True)] for rows in (distances, ids)]
-        return Neighbours(queries.codes, near[0], near[1], counts > k, seconds)
+        return Neighbours(queries.codes, near[0], near[1], ranked_by, counts > k, seconds)
+
+    def _ranking(self, options: SearchOptions, queries: Encoded) -> str:
+        """What items are ranked by: without options to the contrary, by decoded classes where that is possible."""
+        if options.rerank or options.weights:
+            return "features" if options.rerank else "weights"
+        decodes = self.collection.can_decode and queries.features is not None
+        return "classes" if decodes and not options.plain and options.radius is None else "bits"
 
     def _n_results(self, options: SearchOptions, n_queries: int) -> int:
         """Results per query; with a radius by default as many as an answer may have."""
@@ -147,6 +163,8 @@ class Service:
     def _check_options(self, options: SearchOptions) -> None:
         if options.rerank and options.weights:
             raise cannot_use("weights", "'rerank' is given as well")
+        if options.plain and (options.rerank or options.weights):
+            raise cannot_use("plain", f"'{'rerank' if options.rerank else 'weights'}' is given as well")
         if options.radius is not None and (options.rerank or options.weights):
             raise cannot_use("radius", "distances with 'rerank' or 'weights' are no numbers of bits")
         if options.rerank and self.collection.stored_features is None:
@@ -178,14 +196,15 @@ class Service:
         return Encoded(rows) if kind == "codes" else await encoding.encode(rows, weights=asked.weights)
 
     async def _stored(self, given: str | int, options: SearchOptions) -> Encoded:
-        """The code of an item, with its stored features if they are needed."""
+        """The code of an item, with its stored features if a ranking takes them; only some rankings need them."""
         ids = self.encoding.check_ids([given], "id")
         codes, known = self.collection.codes_of(ids)
         if not known.all():
             raise no_item(given)
-        if not (options.rerank or options.weights):
-            return Encoded(codes)
-        features = self.collection.features_of(ids)
+        needed = options.rerank or options.weights
+        features = self.collection.features_of(ids) if needed or self.collection.can_decode else None
+        if not needed:
+            return Encoded(codes, features)
         if features is None:
             raise cannot_use("id", "the index stores no features of this item, which 'rerank' and 'weights' need")
         encoded = await self.encoding.encode(features, weights=options.weights)

@@ -1,7 +1,7 @@
 /** The options of a search: how many results, within which radius, ranked by what. */
 
 import { byId, count } from "./dom.js";
-import { knowsFeatures } from "./search.js";
+import { canRank } from "./search.js";
 
 const MOST = 100; // results that can be taken in at a glance; the API gives more
 const PAUSE = 80; // milliseconds without a change, after which a slider counts as let go
@@ -9,8 +9,12 @@ const PAUSE = 80; // milliseconds without a change, after which a slider counts 
 const HINTS = {
   bits: "",
   weights: "Bits are weighted by the confidence of the query in them. Arrows show how far an item has moved against plain bits.",
-  rerank: "The nearest by bits, ordered by their features. Arrows show how far an item has moved against plain bits.",
+  features: "The nearest by bits, ordered by their features. Arrows show how far an item has moved against plain bits.",
+  classes:
+    "Ordered by the classes that the codes state. The number is one minus the probability that an item has the class of the query. Arrows show how far an item has moved against plain bits.",
 };
+
+let wanted = "bits"; // the ranking that the reader chose; a query that does not allow it is ranked by bits
 
 /**
  * Prepare the controls.
@@ -23,11 +27,16 @@ export function startOptions(info, changed) {
   byId("k").value = 20;
   byId("radius").max = info.n_bits;
   byId("radius").value = info.n_bits;
-  byId("ranking").hidden = !info.takes_weights && !info.can_rerank;
-  choice("weights").closest("label").hidden = !info.takes_weights;
-  choice("rerank").closest("label").hidden = !info.can_rerank;
+  const possible = { bits: true, classes: info.can_decode, weights: info.takes_weights, features: info.can_rerank };
+  choices()
+    .filter(({ value }) => !possible[value])
+    .forEach((one) => one.closest("label").remove());
+  byId("ranking").hidden = choices().length === 1;
+  wanted = choices()[0].value;
+  choices()[0].checked = true;
   let timer = null;
   byId("options").addEventListener("input", () => {
+    wanted = ranking();
     showValues(info);
     clearTimeout(timer);
     timer = setTimeout(changed, PAUSE);
@@ -38,11 +47,9 @@ export function startOptions(info, changed) {
 
 /** Offer only the rankings that a query allows. */
 export function fitOptions(info, query) {
-  const possible = knowsFeatures(query);
-  choice("weights").disabled = choice("rerank").disabled = !possible;
-  if (!possible) {
-    choice("bits").checked = true;
-  }
+  choices().forEach((one) => (one.disabled = !canRank(one.value, query, info)));
+  const chosen = canRank(wanted, query, info) ? wanted : "bits";
+  choices().find(({ value }) => value === chosen).checked = true;
   showValues(info);
 }
 
@@ -56,8 +63,8 @@ function ranking() {
   return new FormData(byId("options")).get("ranking");
 }
 
-function choice(value) {
-  return document.querySelector(`#ranking input[value=${value}]`);
+function choices() {
+  return [...document.querySelectorAll("#ranking input")];
 }
 
 function showValues(info) {

@@ -61,7 +61,7 @@ export async function showResults(query) {
   byId("times").replaceChildren(...times(found.timings));
 }
 
-function summary({ item, neighbours, histogram, truncated }, { radius, ranking }) {
+function summary({ item, neighbours, histogram, truncated, rankedBy }, { radius, ranking }) {
   const parts = [];
   if (ranking === "bits" && radius !== null) {
     const within = histogram.slice(0, radius + 1).reduce((sum, value) => sum + value, 0) - (item ? 1 : 0);
@@ -75,6 +75,9 @@ function summary({ item, neighbours, histogram, truncated }, { radius, ranking }
   if (item?.label !== undefined && neighbours.length) {
     const same = neighbours.filter(({ label }) => label === item.label).length;
     parts.push(`${number(same)} with the label ${item.label}`);
+  }
+  if (rankedBy !== ranking) {
+    parts.push(`ranked by ${rankedBy}, because the item has no features`);
   }
   return parts.join(", ");
 }

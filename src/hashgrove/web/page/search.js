@@ -9,9 +9,11 @@ import { differing } from "./bits.js";
 
 const DEPTH = 200; // how far down the ranking by bits we look for where a neighbour came from
 
-/** Whether weights and re-ranking can be used for a query: they need more than its code. */
-export function knowsFeatures(query) {
-  return query.code === undefined;
+const REQUESTS = { bits: { plain: true }, classes: {}, weights: { weights: true }, features: { rerank: true } };
+
+/** Whether a query can be ranked in this way: all but bits need its features, and those of an item are stored or not. */
+export function canRank(ranking, query, info) {
+  return ranking === "bits" || (query.id === undefined ? query.code === undefined : info.can_rerank);
 }
 
 /**
@@ -21,26 +23,29 @@ export function knowsFeatures(query) {
  * @param {Object} options
  * @param {number} options.k - at most so many neighbours; an item is no neighbour of itself
  * @param {number|null} options.radius - only neighbours within so many bits; null for any distance
- * @param {string} options.ranking - "bits", "weights" or "rerank"
+ * @param {string} options.ranking - "bits", "classes", "weights" or "features"
  * @param {Object} info - of the collection
  * @param {AbortSignal} signal
  * @returns {Promise<Object>} `item` (for a query by id), `bits`, `histogram`, `timings`, `truncated` (whether there are
- *   more neighbours within the radius), and `neighbours`, each with its Hamming distance as `differences`, and with its
- *   rank by bits as `before` where another ranking was asked for
+ *   more neighbours within the radius), `rankedBy` (as `ranking`, but "bits" for an item without the features that its
+ *   classes are computed from), and `neighbours`, each with its Hamming distance as `differences`, and with its rank by
+ *   bits as `before` where another ranking was asked for
  */
 export async function search(query, { k, radius, ranking }, info, signal) {
   const started = performance.now();
   const limit = info.limits.k;
   const own = query.id === undefined ? 0 : 1; // room for the item itself
   const wanted = { k: Math.min(k + own, limit), show_code: true };
-  const asked =
-    ranking === "bits" ? { ...wanted, ...(radius === null ? {} : { radius }) } : { ...wanted, [ranking]: true };
+  const within = ranking === "bits" && radius !== null ? { radius } : {};
+  const asked = { ...wanted, ...within, ...REQUESTS[ranking] };
   const first = postSearch(bodyOf(query, { ...asked, show_histogram: true }, info), signal);
   const [answer, browser, item, plain] = await Promise.all([
     first,
     first.then(() => performance.now() - started),
     own ? get(`/items/${encodeURIComponent(query.id)}`, signal) : null,
-    ranking === "bits" ? null : postSearch(bodyOf(query, { k: Math.min(Math.max(DEPTH, k + own), limit) }, info), signal),
+    ranking === "bits"
+      ? null
+      : postSearch(bodyOf(query, { k: Math.min(Math.max(DEPTH, k + own), limit), plain: true }, info), signal),
   ]);
   const [{ bits, histogram, truncated }] = answer.queries;
   const found = others(answer, query);
@@ -52,7 +57,8 @@ export async function search(query, { k, radius, ranking }, info, signal) {
     neighbours.forEach((one) => (one.before = ranks.get(one.id) ?? null));
   }
   const cut = Boolean(truncated) || (radius !== null && found.length > k);
-  return { item, bits, histogram, neighbours, truncated: cut, timings: { ...answer.timings, browser } };
+  const timings = { ...answer.timings, browser };
+  return { item, bits, histogram, neighbours, truncated: cut, rankedBy: answer.ranked_by, timings };
 }
 
 function others(answer, query) {
