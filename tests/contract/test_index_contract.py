@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import naive
 from hashgrove import ParameterError, evaluate
 from hashgrove.codes import Codes
-from hashgrove.index import INDEXES, Index, groups, load_index, pairs_within, suggest_radius
+from hashgrove.encoders.decodable import Decodable, as_bytes
+from hashgrove.index import INDEXES, Decoded, Index, groups, load_index, pairs_within, suggest_radius
 from indexes import UNDER_TEST, at_once
 from makers import random_codes
 
@@ -58,6 +59,20 @@ def assert_within(index, queries, radius, **options):
     assert all(part.dtype == np.int64 for part in ids)
     found = [part.tolist() for part in distances], [part.tolist() for part in ids]
     assert found == naive.search_radius(*by_id(index), queries, radius)
+
+
+def a_decodable(rng):
+    """A model of 16 bits whose codes state which of four classes is how likely."""
+    words = rng.choice(np.array([-1, 1], np.int8), (16, 4))
+    return Decodable(
+        weights=3 * rng.standard_normal((4, 5)).astype(np.float32),
+        bias=np.zeros(4, np.float32),
+        words=words,
+        table=0.4 * words.astype(np.float32),
+        offset=np.zeros(4, np.float32),
+        temperature=np.array(1, np.float32),
+        names=as_bytes(list("abcd")),
+    )
 
 
 # ids of both kinds: small integers of either sign, and texts that are prefixes of each other or are not ASCII
@@ -279,6 +294,34 @@ def test_what_is_given_per_item_is_in_the_order_in_which_items_were_added(make, 
         check(np.append(kept, 3))
         index.add(codes[[10]], ids=ids[[10]])
         check(np.append(kept, [3, 10]))
+
+
+@every_index
+@pytest.mark.parametrize("kind", ["integers", "texts"])
+def test_another_order_has_the_codes_of_its_candidates_at_hand(make, kind):
+    """`Decoded` for ids in random order, an id with a quote among them, ties, filters, and changed codes."""
+    rng = np.random.default_rng(0)
+    model = a_decodable(rng)
+    numbers = rng.permutation(1000)[:60] - 30
+    ids = numbers if kind == "integers" else np.array([f"é'{number}" for number in numbers])
+    X = rng.standard_normal((60, 5))
+    index = make(model.encode(X), ids=ids, model=model)
+    X[7] = -X[7]
+    index.update(model.encode(X[[7]]), ids=ids[[7]])
+    queries, p = model.encode(X[:4]), model.as_queries(X[:4]).probabilities
+    truth = 1 - p @ model.decoder.decode(model.encode(X)).T
+    for allowed in (None, np.arange(60) % 2 == 0):
+        found = index.search(queries, 60, rerank=Decoded(model), features=X[:4], allowed=allowed)
+        rows = np.arange(60) if allowed is None else np.flatnonzero(allowed)
+        for near, names, row in zip(found.distances, found.ids, truth, strict=True):
+            np.testing.assert_allclose(near, np.sort(row[rows]), rtol=1e-5, atol=1e-6)
+            places = [np.flatnonzero(ids == name)[0] for name in names]
+            assert sorted(places) == rows.tolist()
+            np.testing.assert_allclose(near, row[places], rtol=1e-5, atol=1e-6)
+    near = index.search(queries, 3, rerank=Decoded(model, n_candidates=60), features=X[:4])
+    np.testing.assert_array_equal(near.ids, index.search(queries, 60, rerank=Decoded(model), features=X[:4]).ids[:, :3])
+    index.remove(ids)
+    assert index.search(queries, 3, rerank=Decoded(model), features=X[:4]).ids.shape == (4, 0)
 
 
 @every_index

@@ -14,7 +14,7 @@ from example_encoders import example, some_rows
 from hashgrove import FastHash, FlatIndex, MultiIndex, evaluate, load, unpack
 from hashgrove.encoders import Decodable, Lifted, Mixed, Spread
 from hashgrove.functions import DecodableBits
-from hashgrove.index import Decoded, Rerank, connect
+from hashgrove.index import Decoded, Rerank
 from hashgrove.metrics import evaluate_vectors
 from makers import blob_tags, blobs, pairs_of
 
@@ -216,7 +216,7 @@ class TestDecoded:
         ):
             index.search(hasher.transform(X_NEW), 3, rerank=Decoded(other), features=X_NEW)
 
-    def test_wrong_calls(self, hasher, index, tmp_path):
+    def test_wrong_calls(self, hasher, index):
         codes = hasher.transform(X_NEW)
         with pytest.raises(ValueError, match=r"must be a model whose codes can be decoded.*Got Spread"):
             index.search(codes, 3, rerank=Decoded(small(hash_function="posterior").fit(X, Y)), features=X_NEW)
@@ -226,10 +226,6 @@ class TestDecoded:
             index.search(codes, 3, rerank=Decoded(hasher), features=X_NEW[:2])
         with pytest.raises(ValueError, match=r"'n_candidates' parameter must be"):
             index.search(codes, 3, rerank=Decoded(hasher, n_candidates=0), features=X_NEW)
-        with connect(f"sqlite:///{tmp_path}/items.db") as engine:
-            engine.add(hasher.transform(X))
-            with pytest.raises(ValueError, match="can be Decoded for an index in memory or in a folder only"):
-                engine.search(codes, 3, rerank=Decoded(hasher), features=X_NEW)
 
     def test_features_are_ranked_as_before(self, index, hasher):
         found = index.search(hasher.transform(X_NEW), 3, rerank=Rerank(X, ids=index.ids), features=X_NEW)

@@ -120,15 +120,14 @@ class Index(ABC):
         """Distances and ids for `search` with ``weights``, as `check_weights` returns them."""
         raise NotImplementedError
 
+    @abstractmethod
     def _search_reranked(
         self, rerank: Order, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Distances and ids for `search` with ``rerank``; an index that can looks up features and codes here."""
+        """Distances and ids for `search` with ``rerank``; candidates, their codes and features are of one moment.
 
-        def nearest(part: NDArray[np.uint8], n: int) -> tuple[NDArray[np.uint16], NDArray[Any]]:
-            return self._search(part, n, allowed, 1)
-
-        return rerank.search(nearest, codes, k, stored=None, codes_of=None, **options)
+        ``options`` are ``features`` and ``n_jobs`` of `hashgrove.index.rerank.Order.search`.
+        """
 
     def _exclusively(self) -> AbstractContextManager[Any]:
         """A context for a change and all that it reads before: no other change runs at the same time."""

@@ -79,17 +79,13 @@ class Decoded:
         features: ArrayLike | None,
         *,
         stored: StoredRows | None,
-        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]] | None,
+        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]],
         n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Distances and ids of the ``k`` best candidates; see `hashgrove.index.rerank.Order`."""
         wanted = max(k, int(Integer(1).check("n_candidates", self.n_candidates)))
         at_most = max(wanted, int(Integer(1).check("max_candidates", self.max_candidates)))
         decoder = self._model.decoder
-        if codes_of is None:
-            raise ParameterError(
-                "rerank", "can be Decoded for an index in memory or in a folder only, which has the codes at hand."
-            )
         if features is None:
             raise ParameterError("features", "must be the features of the queries, for 'rerank'. Got None.")
         if np.shape(features)[:1] != (len(codes),):

@@ -115,7 +115,7 @@ class MemoryIndex(Index):
     def _search_reranked(
         self, rerank: Order, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        items = self._now()  # codes and features of one moment
+        items = self._now()
 
         def nearest(part: NDArray[np.uint8], n: int) -> tuple[NDArray[np.uint16], NDArray[Any]]:
             return self._search_among(items, part, n, allowed, 1)

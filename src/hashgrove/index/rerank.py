@@ -88,13 +88,13 @@ class Order(Protocol):
         features: ArrayLike | None,
         *,
         stored: StoredRows | None,
-        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]] | None,
+        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]],
         n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Distances and ids of the ``k`` best candidates; `Index.search` calls this.
 
         ``nearest(codes, n)`` finds candidates, ``stored`` are the features that the index keeps, or None, and
-        ``codes_of(ids)`` the codes of items, or None where an index cannot look them up.
+        ``codes_of(ids)`` the codes of items.
         """
 
 
@@ -144,7 +144,7 @@ class Rerank:
         features: ArrayLike | None,
         *,
         stored: StoredRows | None,
-        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]] | None = None,
+        codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]],
         n_jobs: int | None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Distances and ids of the ``k`` best candidates; see `Order.search`."""

@@ -18,6 +18,7 @@ from hashgrove.index.base import Index
 from hashgrove.index.changes import Change
 from hashgrove.index.engines.server import shown_url
 from hashgrove.index.engines.session import EngineError, Meta, Session
+from hashgrove.index.rerank import Order
 from hashgrove.runtime.parameters import Constraint, Integer, ParameterError
 
 __all__ = ["Engine"]
@@ -218,13 +219,26 @@ class Engine(Index):
         self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None
     ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
         with self._session() as session:
+            return _nearest(session, codes, k, *_allowed_ids(session, allowed))
+
+    def _search_reranked(
+        self, rerank: Order, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, **options: Any
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        with self._session() as session:
             only, n_items = _allowed_ids(session, allowed)
-            k = min(k, n_items)
-            found = session.nearest(codes, k, only) if k and len(codes) else []
-            kind = np.dtype(np.str_ if session.meta.texts else np.int64)
-        if not found:
-            return np.empty((len(codes), k), np.uint16), np.empty((len(codes), k), kind)
-        return np.stack([d for d, _ in found]).astype(np.uint16), np.stack([ids for _, ids in found])
+
+            def nearest(part: NDArray[np.uint8], n: int) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+                return _nearest(session, part, n, only, n_items)
+
+            def codes_of(ids: NDArray[Any]) -> NDArray[np.uint8]:
+                if not len(ids):
+                    return codes[:0]
+                found, stored = session.contents(ids)
+                order = np.argsort(found)
+                return stored[order[np.searchsorted(found[order], ids)]]
+
+            options["n_jobs"] = 1  # a transaction is of one thread
+            return rerank.search(nearest, codes, k, stored=None, codes_of=codes_of, **options)
 
     def _search_radius(
         self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None, n_jobs: int | None
@@ -236,6 +250,18 @@ class Engine(Index):
             else:
                 found = [(np.empty(0), np.empty(0, np.str_ if session.meta.texts else np.int64)) for _ in codes]
         return [d.astype(np.uint16) for d, _ in found], [ids for _, ids in found]
+
+
+def _nearest(
+    session: Session, codes: NDArray[np.uint8], k: int, only: NDArray[Any] | None, n_items: int
+) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+    """Distances and ids of the nearest among the items ``only``, or all; there are ``n_items`` of them."""
+    k = min(k, n_items)
+    if not k or not len(codes):
+        kind = np.dtype(np.str_ if session.meta.texts else np.int64)
+        return np.empty((len(codes), k), np.uint16), np.empty((len(codes), k), kind)
+    found = session.nearest(codes, k, only)
+    return np.stack([d for d, _ in found]).astype(np.uint16), np.stack([ids for _, ids in found])
 
 
 def _same_kind(meta: Meta, ids: NDArray[Any]) -> bool:

@@ -89,10 +89,10 @@ class _DuckdbSession(SqlSession):
     def listed(self, ids: NDArray[Any]) -> Any:
         return ids.tolist() if self.meta.texts else ids
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        names = self._words()
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        names, (condition, listed) = self._words(), self.only(ids)
         found = self.connection.execute(
-            f"SELECT id, {', '.join(names)} FROM {self.table} ORDER BY rank, id"
+            f"SELECT id, {', '.join(names)} FROM {self.table}{condition} ORDER BY rank, id", listed
         ).fetchnumpy()
         words = np.stack([np.asarray(found[name], "<u8") for name in names], axis=1)
         return self.ids_of(found["id"].tolist()), words.view(np.uint8)[:, : self.n_bytes].copy()

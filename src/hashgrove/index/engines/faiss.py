@@ -153,8 +153,9 @@ class _FaissSession(Session):
     def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
         return find(self.stored.keys, encode(ids))[1]
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        stored = self.stored.in_order()
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        stored = self.stored if ids is None else self.stored.among(find(self.stored.keys, encode(ids))[0])
+        stored = stored.in_order()
         return decode(stored.keys).copy(), stored.codes
 
     def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:

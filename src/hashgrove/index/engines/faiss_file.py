@@ -47,8 +47,11 @@ class Stored:
 
     def in_order(self) -> Stored:
         """The same items sorted by rank."""
-        order = np.argsort(self.ranks)
-        return Stored(self.meta, self.codes[order], self.keys[order], self.ranks[order])
+        return self.among(np.argsort(self.ranks))
+
+    def among(self, places: NDArray[np.int64]) -> Stored:
+        """The items at these places."""
+        return Stored(self.meta, self.codes[places], self.keys[places], self.ranks[places])
 
 
 def write(path: str, stored: Stored, faiss: Any) -> None:

@@ -117,10 +117,10 @@ class _LanceSession(Session):
     def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
         return np.isin(ids, self._rows(["id"], ids)[0])
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        ids, rows = self._rows(["id", "rank", "code"], None)
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        found, rows = self._rows(["id", "rank", "code"], ids)
         order = np.argsort(_integers(rows["rank"]))
-        return ids[order], self._codes_of(rows)[order]
+        return found[order], self._codes_of(rows)[order]
 
     def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         found, rows = self._rows(["id", "rank"], ids)

@@ -158,25 +158,29 @@ class MilvusSession(Session):
 
     def known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether each of these ids is stored."""
-        found = [row["id"] for part in _parts(ids, MAX_FOUND) for row in self._query(_listed(part), ["id"])]
-        return np.isin(ids, self._ids_of(found))
+        return np.isin(ids, self._ids_of([row["id"] for row in self._rows(ids, ["id"])]))
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """All ids and codes, page by page."""
-        rows = sorted(self._pages(["id", "rank", "code"]), key=itemgetter("rank"))
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """All ids and codes, or those of some items, page by page."""
+        fields = ["id", "rank", "code"]
+        rows = sorted(self._pages(fields) if ids is None else self._rows(ids, fields), key=itemgetter("rank"))
         codes = np.frombuffer(bytearray(b"".join(row["code"][0] for row in rows)), np.uint8)
         return self._ids_of([row["id"] for row in rows]), codes.reshape(len(rows), self.n_bytes)
 
     def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """The ranks of these items."""
-        rows = [row for part in _parts(ids, MAX_FOUND) for row in self._query(_listed(part), ["id", "rank"])]
-        found = {row["id"]: row["rank"] for row in rows}
+        found = {row["id"]: row["rank"] for row in self._rows(ids, ["id", "rank"])}
         return np.array([found[i] for i in ids.tolist()], np.int64)
 
     def next_rank(self) -> int:
         """The time in nanoseconds: Milvus has no cheap way to find the largest rank."""
         self._last_rank[0] = max(time.time_ns(), self._last_rank[0])
         return self._last_rank[0]
+
+    def _rows(self, ids: NDArray[Any], fields: list[str]) -> Iterator[Any]:
+        """The rows of these items, of those that are stored."""
+        for part in _parts(ids, MAX_FOUND):
+            yield from self._query(_listed(part), fields)
 
     def _pages(self, fields: list[str]) -> Iterator[Any]:
         """All rows in the order of their ids: Milvus returns those with the smallest ids, if there is a limit."""

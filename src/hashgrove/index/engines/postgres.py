@@ -188,13 +188,21 @@ class _PostgresSession(SqlSession):
         # as text: the driver would convert a list anew for every query
         return f"{{{','.join(map(_quoted if self.meta.texts else str, ids.tolist()))}}}"
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        if ids is not None:  # COPY has no parameters
+            condition, listed = self.only(ids)
+            rows = self.run(f"SELECT id, bit_send(code) FROM {self.table}{condition} ORDER BY rank, id", listed)
+            return self._read([i for i, _ in rows], [code for _, code in rows])
         stream = io.BytesIO()
         self.run(f"COPY (SELECT id, code FROM {self.table} ORDER BY rank, id) TO STDOUT (FORMAT binary)", stream=stream)
         fields = list(_unpacked(stream.getbuffer()))
-        ids = [bytes(i).decode() if self.meta.texts else int.from_bytes(i, signed=True) for i in fields[::2]]
-        codes = np.frombuffer(bytearray(b"".join(code[4:] for code in fields[1::2])), np.uint8)
-        return self.ids_of(ids), codes.reshape(len(ids), self.n_bytes)
+        found = [bytes(i).decode() if self.meta.texts else int.from_bytes(i, signed=True) for i in fields[::2]]
+        return self._read(found, fields[1::2])
+
+    def _read(self, ids: Sequence[Any], codes: Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Ids and codes as arrays; four bytes before each code have its number of bits."""
+        joined = np.frombuffer(bytearray(b"".join(code[4:] for code in codes)), np.uint8)
+        return self.ids_of(ids), joined.reshape(len(ids), self.n_bytes)
 
     def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
         n_bits = struct.pack(">i", 8 * self.n_bytes)
@@ -219,7 +227,7 @@ class _PostgresSession(SqlSession):
             return super().nearest(codes, k, allowed)
         order = "strict_order" if self._search == "hnsw" else "relaxed_order"
         self.run(f"SET LOCAL {self._search}.iterative_scan = {order}")  # go on until k items are found
-        condition, listed = self._only(allowed)
+        condition, listed = self.only(allowed)
         statement = (
             f"SELECT * FROM (SELECT {self._operator()} AS distance, id FROM {self.table}{condition} "
             "ORDER BY distance LIMIT ?) AS found ORDER BY 1, 2"

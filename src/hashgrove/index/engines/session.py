@@ -77,8 +77,8 @@ class Session(ABC):
         """Whether each of these ids, without duplicates, is stored."""
 
     @abstractmethod
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """All ids and codes, in ascending order of the ranks."""
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """All ids and codes, in ascending order of the ranks; or those of ``ids``, all of which are stored."""
 
     @abstractmethod
     def ranks(self, ids: NDArray[Any]) -> NDArray[np.int64]:

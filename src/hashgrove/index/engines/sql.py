@@ -154,13 +154,13 @@ class SqlSession(Session):
 
     def nearest(self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """The first ``k`` rows by distance and id, for each query."""
-        condition, listed = self._only(allowed)
+        condition, listed = self.only(allowed)
         statement = f"SELECT {self.distance()} AS distance, id FROM {self.table}{condition} ORDER BY 1, 2 LIMIT ?"
         return [self._found(statement, [*self.query(code), *listed, k]) for code in codes]
 
     def within(self, codes: NDArray[np.uint8], radius: int, allowed: NDArray[Any] | None) -> list[Neighbours]:
         """The rows within ``radius``, by distance and id, for each query."""
-        condition, listed = self._only(allowed)
+        condition, listed = self.only(allowed)
         statement = (
             f"SELECT * FROM (SELECT {self.distance()} AS distance, id FROM {self.table}{condition}) AS compared "
             "WHERE distance <= ? ORDER BY 1, 2"
@@ -171,7 +171,8 @@ class SqlSession(Session):
         """Ids as an array of the type that they have in this table."""
         return np.array(values, np.str_ if self.meta.texts else np.int64)
 
-    def _only(self, allowed: NDArray[Any] | None) -> tuple[str, list[Any]]:
+    def only(self, allowed: NDArray[Any] | None) -> tuple[str, list[Any]]:
+        """The condition that a row is one of these, with its parameters; nothing if all rows are."""
         return ("", []) if allowed is None else (f" WHERE {self.among()}", [self.listed(allowed)])
 
     def _found(self, statement: str, parameters: Sequence[Any]) -> Neighbours:

@@ -100,8 +100,9 @@ class _SqliteSession(SqlSession):
     def listed(self, ids: NDArray[Any]) -> Any:
         return json.dumps(ids.tolist())
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        rows = self.run(f"SELECT id, code FROM {self.table} ORDER BY rank, id")
+    def contents(self, ids: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        condition, listed = self.only(ids)
+        rows = self.run(f"SELECT id, code FROM {self.table}{condition} ORDER BY rank, id", listed)
         codes = np.frombuffer(bytearray(b"".join(code for _, code in rows)), np.uint8)
         return self.ids_of([i for i, _ in rows]), codes.reshape(len(rows), self.n_bytes)
 
