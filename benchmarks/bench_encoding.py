@@ -13,7 +13,20 @@ from numpy.typing import NDArray
 
 import tree_formats
 from bench_search import read
-from contest import OURS, Contender, Contest, Entry, Setting, Target, faster_than, main, on_one_thread, race, timed
+from contest import (
+    OURS,
+    Contender,
+    Contest,
+    Entry,
+    Setting,
+    Target,
+    faster_than,
+    main,
+    on_one_thread,
+    race,
+    timed,
+    with_held,
+)
 from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, pack
 from hashgrove.encoders import Trees
 from hashgrove.trees.binning import bin_tiles
@@ -187,10 +200,11 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
         for d in (512, 11_200)
         for bits, rows in ((64, 1000), (1024, 50))
     }
-    return found | {
+    found |= {
         "10,000 x 512 -> 64 bits, kinds of leaves": partial(kinds_of_leaves, 10_000, 512, 64, 1.0),
         "10,000 x 1,280 -> 64 bits, hash functions": partial(hash_functions, 10_000, 1280, 64, 3000, 290),
     }
+    return with_held(found, ["10,000 x 512 -> 64 bits, kinds of leaves"], __file__, setting)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contest import OURS, Contender, Contest, Setting, faster_than, main, on_one_thread, race
+from contest import OURS, Contender, Contest, Setting, faster_than, main, on_one_thread, race, with_held
 from hashgrove import FlatIndex, evaluate, pack
 from hashgrove.codes import as_words
 
@@ -93,9 +93,10 @@ def evaluation(n_queries: int, n: int, n_bits: int, *, peer_share: float) -> Con
 
 
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
-    """Return the one contest of this bench."""
+    """Return the one contest of this bench, also with kernels held to AVX2."""
     n_queries, n, share = (40, 500, 0.5) if setting.tiny else (10_000, 60_000, 0.1)
-    return {f"{n_queries:,} queries x {n:,} codes x 64 bits": partial(evaluation, n_queries, n, 64, peer_share=share)}
+    found = {f"{n_queries:,} queries x {n:,} codes x 64 bits": partial(evaluation, n_queries, n, 64, peer_share=share)}
+    return with_held(found, found, __file__, setting)
 
 
 if __name__ == "__main__":

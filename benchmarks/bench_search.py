@@ -1,25 +1,19 @@
 """Exact search among a million codes, against faiss at each of its levels, usearch and the limits of the machine.
 
-Every problem has a second contest in which both are held to AVX2, for readers whose processor has no AVX-512: our
-kernels are compiled for a Haswell in another process, and faiss is limited to that level.
+Every problem has a second contest in which both are held to AVX2: where our kernels are, faiss is limited to it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contest import OURS, Contender, Contest, Entry, Setting, Target, faster_than, main, race, timed
-from environment import installed
+from contest import OURS, Contender, Contest, Entry, Setting, Target, faster_than, main, race, timed, with_held
+from environment import installed, instruction_set, is_held
 from hashgrove import FlatIndex
 from hashgrove.codes import as_words
 from hashgrove.index.tiles import TILE_WORDS
@@ -27,14 +21,10 @@ from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount
 
 BATCH = 64
-AVX2 = {
-    "NUMBA_CPU_NAME": "haswell",
-    "NUMBA_CPU_FEATURES": "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt",
-}
-NEEDED = {  # factor over faiss: (bits, with AVX-512, one query or a batch) -> at least
-    (64, True, True): 4, (64, True, False): 10, (64, False, True): 4, (64, False, False): 3,
-    (128, True, True): 4, (128, True, False): 10, (128, False, True): 4, (128, False, False): 3,
-    (1024, True, True): 2.5, (1024, True, False): 2.5, (1024, False, True): 2.5, (1024, False, False): 2.5,
+NEEDED = {  # factor over faiss: (bits, held to AVX2, one query or a batch) -> at least
+    (64, False, True): 4, (64, False, False): 10, (64, True, True): 4, (64, True, False): 3,
+    (128, False, True): 4, (128, False, False): 10, (128, True, True): 4, (128, True, False): 3,
+    (1024, False, True): 2.5, (1024, False, False): 2.5, (1024, True, True): 2.5, (1024, True, False): 2.5,
 }  # fmt: skip
 
 
@@ -46,18 +36,18 @@ def random_codes(n: int, n_bits: int, n_queries: int = BATCH) -> tuple[NDArray[n
     return codes[:n], codes[n:]
 
 
-def faiss_levels(*, avx512: bool) -> dict[str, int]:
-    """Return the levels of faiss that this processor and this build of it have, up to AVX2 or all."""
+def faiss_levels() -> dict[str, int]:
+    """Return the levels of faiss that this processor and this build of it have; where we are held, up to AVX2."""
     if not installed("faiss"):
         return {}
     import faiss
 
-    names = ["AVX2", "AVX512", "AVX512_VPOPCNT"] if avx512 else ["AVX2"]
+    names = ["AVX2"] if is_held() else ["AVX2", "AVX512", "AVX512_VPOPCNT"]
     levels = {name: getattr(faiss, f"SIMDLevel_{name}") for name in names}
     return {name: level for name, level in levels.items() if faiss.SIMDConfig.is_simd_level_available(level)}
 
 
-def race_all(n: int, n_bits: int, n_queries: int, k: int, *, avx512: bool) -> list[Entry]:
+def race_all(n: int, n_bits: int, n_queries: int, k: int) -> list[Entry]:
     """Search on one thread; all contenders must find the same distances, but may choose any ids at equal distances."""
     codes, queries = random_codes(n, n_bits)
     queries = queries[:n_queries]
@@ -100,9 +90,9 @@ def race_all(n: int, n_bits: int, n_queries: int, k: int, *, avx512: bool) -> li
             Contender(name=OURS, run=lambda index: index.search(queries, k, n_jobs=1).distances, prepare=our_index),
             *(
                 Contender(name="faiss", run=partial(with_faiss, level), prepare=faiss_index, note=name)
-                for name, level in faiss_levels(avx512=avx512).items()
+                for name, level in faiss_levels().items()
             ),
-            *([usearch] if avx512 else []),
+            *([] if is_held() else [usearch]),
         ],
         rounds=5,
         patience=10,
@@ -116,8 +106,8 @@ def race_all(n: int, n_bits: int, n_queries: int, k: int, *, avx512: bool) -> li
 
 
 def search(n: int, n_bits: int, n_queries: int, k: int) -> Contest:
-    """Race with all that this processor can do."""
-    entries = race_all(n, n_bits, n_queries, k, avx512=True)
+    """Race, and measure what bounds the search."""
+    entries = race_all(n, n_bits, n_queries, k)
     codes, queries = random_codes(n, n_bits)
     columns = FlatIndex(codes).columns
     counting = min(timed(lambda: count_ones(columns, as_words(queries[:n_queries])))[1] for _ in range(5))
@@ -125,45 +115,22 @@ def search(n: int, n_bits: int, n_queries: int, k: int) -> Contest:
     ours = entries[0].seconds
     words = columns.size * n_queries
     facts = {
-        "instruction set": f"the best of this processor; faiss: {', '.join(faiss_levels(avx512=True)) or 'none'}",
+        "instruction set": f"{instruction_set()}; faiss: {', '.join(faiss_levels()) or 'none'}",
         "per query, ours": f"{ours / n_queries * 1e3:.3f} ms, {words / ours / 1e9:.1f} G words/s",
         "xor, popcount and sum alone": f"{counting * 1e3:.2f} ms, {words / counting / 1e9:.1f} G words/s",
         "the codes read once": f"{reading * 1e3:.2f} ms, {columns.nbytes / reading / 1e9:.1f} GB/s",
     }
-    return Contest(entries, targets_of(entries, n_bits, n_queries, avx512=True, reading=reading), facts)
+    return Contest(entries, targets_of(entries, n_bits, n_queries, reading), facts)
 
 
-def targets_of(
-    entries: list[Entry], n_bits: int, n_queries: int, *, avx512: bool, reading: float | None = None
-) -> list[Target]:
+def targets_of(entries: list[Entry], n_bits: int, n_queries: int, reading: float) -> list[Target]:
     """Return the factor over faiss at its best level; for one query, the speed of reading memory is as good."""
-    factor = NEEDED[n_bits, avx512, n_queries == 1]
+    factor = NEEDED[n_bits, is_held(), n_queries == 1]
     found = [faster_than(entries, "faiss", factor, how=" at its best level, one thread each")]
-    if n_queries == 1 and reading is not None and not found[0].met:
+    if n_queries == 1 and not found[0].met:
         name = f"or at most 1.5x the time of reading the codes once (instead of {factor:g}x faiss)"
         found.append(Target(name, 1.5, entries[0].seconds / reading, at_most=True))
     return found
-
-
-def search_held(n: int, n_bits: int, n_queries: int, k: int) -> Contest:
-    """Race in a process where both are held to AVX2."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--held", *map(str, (n, n_bits, n_queries, k))]
-    run = subprocess.run(command, env=os.environ | AVX2, stdout=subprocess.PIPE, check=True, text=True)
-    entries = [Entry(**fields, answer=None) for fields in json.loads(run.stdout)]
-    columns = FlatIndex(random_codes(n, n_bits)[0]).columns
-    reading = seconds_to_read(columns)
-    facts = {
-        "instruction set": "both held to AVX2",
-        "the codes read once": f"{reading * 1e3:.2f} ms, {columns.nbytes / reading / 1e9:.1f} GB/s",
-    }
-    return Contest(entries, targets_of(entries, n_bits, n_queries, avx512=False, reading=reading), facts)
-
-
-def print_held(n: int, n_bits: int, n_queries: int, k: int) -> None:
-    """Print the entries of a race as JSON: what `search_held` runs."""
-    race_all(min(n, 40_000), n_bits, n_queries, k, avx512=False)  # compiles everything
-    entries = race_all(n, n_bits, n_queries, k, avx512=False)
-    print(json.dumps([{key: value for key, value in vars(entry).items() if key != "answer"} for entry in entries]))
 
 
 def seconds_to_read(columns: NDArray[np.uint64]) -> float:
@@ -199,20 +166,17 @@ def read(words):
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
     """Return contests for codes of one, two and sixteen words, with a batch of queries and with one."""
     n, depths = (3000, (10,)) if setting.tiny else (1_000_000, (10, 100))
-    return {
-        f"{n:,} x {n_bits:,} bits, {'one query' if q == 1 else f'{q} queries'}, top {k}{held}": partial(
-            contest, n, n_bits, q, k
+    found = {
+        f"{n:,} x {n_bits:,} bits, {'one query' if q == 1 else f'{q} queries'}, top {k}": partial(
+            search, n, n_bits, q, k
         )
         for n_bits in (64, 128, 1024)
         for q in (BATCH, 1)
         for k in depths
-        for held, contest in (("", search), (", both held to AVX2", search_held))
-        if not (held and setting.tiny and n_bits != 128)  # each starts a process
     }
+    held = [name for name in found if "128 bits, one" in name] if setting.tiny else found  # each starts a process
+    return with_held(found, held, __file__, setting)
 
 
 if __name__ == "__main__":
-    if "--held" in sys.argv:
-        print_held(*map(int, sys.argv[2:]))
-    else:
-        main("search", contests)
+    main("search", contests)

@@ -1,7 +1,8 @@
 """The service under load: `hashgrove serve` against faiss behind FastAPI, with many clients at a time.
 
-Each client sends the next query when it has the answer to the last one. Both services run on the same server (uvicorn
-with httptools and uvloop), get the same requests and send the same results.
+Each client sends the next query when it has the answer to the last one. All services run on the same server (uvicorn
+with httptools and uvloop). Ours gets its queries as JSON and as bytes; the same server with a constant answer shows
+what is left to gain.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from http_load import Load, load, post, started
 
 N_BYTES, K = 8, 10
 PLAIN = "faiss behind FastAPI"
+BINARY = "hashgrove, binary body"
+BARE = "the same server, a constant answer"
 PLAIN_SERVICE = str(Path(__file__).with_name("plain_service.py"))
 
 
@@ -76,21 +79,25 @@ def distances_of(port: int, requests: list[bytes]) -> list[Any]:
 def commands(folder: str) -> dict[tuple[str, int], list[str]]:
     """Return the commands that start the services, by name and number of threads of a search."""
     serve = [sys.executable, "-m", "hashgrove", "serve", f"{folder}/codes.hgi", "--port", "0", "--read-only"]
-    found = {(OURS, 2): serve}
+    plain = [sys.executable, PLAIN_SERVICE, f"{folder}/codes.npy"]
+    found = {(OURS, 2): serve, (BINARY, 2): serve}
     if installed("faiss"):
-        for threads in (1, 2):
-            found[PLAIN, threads] = [sys.executable, PLAIN_SERVICE, f"{folder}/codes.npy", "--threads", str(threads)]
+        found |= {(PLAIN, threads): [*plain, "--threads", str(threads)] for threads in (1, 2)}
+        found[BARE, 1] = [*plain, "--constant"]
     return found
 
 
-def write_codes(folder: str, n_items: int) -> list[bytes]:
-    """Write random codes for both services; return requests with random queries."""
+def write_codes(folder: str, n_items: int) -> dict[str, list[bytes]]:
+    """Write random codes for all services; return requests with random queries, for each service."""
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (n_items, N_BYTES), dtype=np.uint8)
     np.save(f"{folder}/codes.npy", codes)
     FlatIndex(codes).save(f"{folder}/codes.hgi")
     queries = rng.integers(0, 256, (500, N_BYTES), dtype=np.uint8)
-    return [post("/search", json.dumps({"codes": [query.tobytes().hex()], "k": K}).encode()) for query in queries]
+    as_json = [post("/search", json.dumps({"codes": [query.tobytes().hex()], "k": K}).encode()) for query in queries]
+    kind = "application/octet-stream"
+    as_bytes = [post(f"/search?kind=codes&k={K}", query.tobytes(), kind=kind) for query in queries]
+    return dict.fromkeys((OURS, PLAIN, BARE), as_json) | {BINARY: as_bytes}
 
 
 def under_load(*, n_items: int, n_clients: int, n_requests: int, rounds: int) -> Contest:
@@ -98,22 +105,25 @@ def under_load(*, n_items: int, n_clients: int, n_requests: int, rounds: int) ->
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         requests = write_codes(folder, n_items)
         running = {key: Running(*stack.enter_context(started(command))) for key, command in commands(folder).items()}
-        expected = distances_of(running[OURS, 2].port, requests[:20])
-        agree = {key: distances_of(service.port, requests[:20]) == expected for key, service in running.items()}
+        expected = distances_of(running[OURS, 2].port, requests[OURS][:20])
+        agree = {key: distances_of(service.port, requests[key[0]][:20]) == expected for key, service in running.items()}
 
-        def run(service: Running, _: None) -> Load:
-            return service.answer(requests, n_clients=n_clients, n_requests=n_requests)
+        def run(name: str, service: Running, _: None) -> Load:
+            return service.answer(requests[name], n_clients=n_clients, n_requests=n_requests)
 
         entries = race(
             [
-                Contender(name=name, threads=threads, run=partial(run, service), share=n_requests, note="per request")
+                Contender(
+                    name=name, threads=threads, run=partial(run, name, service), share=n_requests, note="per request"
+                )
                 for (name, threads), service in running.items()
             ],
             rounds=rounds,
             patience=120.0,
         )
     for entry in entries:
-        entry.agreement = "equal" if agree[entry.name, entry.threads] else "differs"
+        if entry.name != BARE:
+            entry.agreement = "equal" if agree[entry.name, entry.threads] else "differs"
     facts = {f"{name}, {threads} threads": figures(service) for (name, threads), service in running.items()}
     return Contest(entries, targets_of(entries, running), facts)
 
@@ -131,13 +141,15 @@ def figures(service: Running) -> str:
 
 def targets_of(entries: list[Entry], running: dict[tuple[str, int], Running]) -> list[Target]:
     """Return the targets: throughput, and the time within which 99 % are answered, against the better plain service."""
-    ours, theirs = best(entries, OURS), best(entries, PLAIN)
+    ours, theirs, binary = (best(entries, name) for name in (OURS, PLAIN, BINARY))
     plain = [service for (name, _), service in running.items() if name == PLAIN]
     throughput = None if ours is None or theirs is None else theirs / ours
+    with_bytes = None if binary is None or theirs is None else theirs / binary
     p99 = min((service.best_percentile(0.99) for service in plain), default=None)
     slower = None if p99 is None else running[OURS, 2].best_percentile(0.99) / p99
     return [
         Target(f"at least 2x the throughput of {PLAIN}", 2.0, throughput),
+        Target(f"with a binary body at least 3x the throughput of {PLAIN}", 3.0, with_bytes),
         Target(f"p99 at most that of {PLAIN}", 1.0, slower, at_most=True),
     ]
 
@@ -147,15 +159,17 @@ def first_answer(*, n_items: int, rounds: int) -> Contest:
     with tempfile.TemporaryDirectory() as folder:
         requests = write_codes(folder, n_items)
 
-        def seconds(command: list[str]) -> float:
+        def seconds(name: str, command: list[str]) -> float:
             start = time.perf_counter()
             with started(command) as (port, _pid):
-                load(port, requests[:1], n_clients=1, n_requests=1)
+                load(port, requests[name][:1], n_clients=1, n_requests=1)
                 return time.perf_counter() - start
 
         entries = []
         for (name, threads), command in commands(folder).items():
-            fastest = min(seconds(command) for _ in range(rounds))
+            if name == BINARY:
+                continue  # the same service as ours
+            fastest = min(seconds(name, command) for _ in range(rounds))
             entries.append(Entry(name, threads, fastest, rounds, 0.0, "from the command to the first answer", None))
     return Contest(entries, [Target("first answer within 3 s", 3.0, entries[0].seconds, at_most=True)])
 

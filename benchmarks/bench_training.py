@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contest import OURS, Contender, Contest, Setting, Target, counted, faster_than, main, race
+from contest import OURS, Contender, Contest, Setting, Target, counted, faster_than, main, race, with_held
 from hashgrove import BoostedTrees
 
 DEPTH = 4
@@ -237,7 +237,8 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
     for threads in counts:
         share = 0.01 if setting.tiny else 1.0
         found[f"{n:,} x {d:,}, kinds of leaves, {counted(threads)}"] = partial(kinds_of_leaves, n, d, threads, share)
-    return found
+    held = [] if setting.tiny else [f"{n:,} x {d:,}, kinds of leaves, {counted(1)}"]
+    return with_held(found, held, __file__, setting)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@
     python benchmarks/bench_search.py --only "64 bits"    # only its contests with this text in their names
     python benchmarks/bench_search.py --tiny              # tiny sizes, for the tests; stores nothing
 
+Contests of kernels run a second time with the kernels held to AVX2 (`with_held`), for readers whose processor has no
+AVX-512: in a process of its own, in which numba compiles for a Haswell.
+
 A bench is a script `bench_NAME.py` with a function ``contests(setting)``. It returns a dictionary from the name of a
 problem to a function that runs it and returns a `Contest`. Before anything is timed, the tiny version of the same bench
 runs, so that every kernel is compiled and every library is loaded. Each contest is written to
@@ -16,8 +19,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -26,12 +31,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from environment import PACKAGES, installed, is_fresh, load, machine, modules, source
+from environment import PACKAGES, installed, is_fresh, is_held, load, machine, modules, source
 from hashgrove.storage.atomic import atomic_write
 from speed_tables import OURS, Target, contest_table, target_cells
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))  # for the package of experiments, which draws a picture
 DOCS = HERE.parent / "docs" / "results"
+HELD = ", kernels held to AVX2"
+AVX2 = {
+    "NUMBA_CPU_NAME": "haswell",
+    "NUMBA_CPU_FEATURES": "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt",
+}
 SHORTEST_TURN = 0.05  # seconds
 BENCHES = (
     "training",
@@ -154,6 +165,28 @@ def counted(threads: int) -> str:
     return "1 thread" if threads == 1 else f"{threads} threads"
 
 
+def with_held(
+    found: Mapping[str, Callable[[], Contest]], names: Iterable[str], script: str, setting: Setting
+) -> dict[str, Callable[[], Contest]]:
+    """Return these contests, and those named once more with their kernels held to AVX2.
+
+    ``script`` is the file of the bench. In a process that is held already, nothing is added.
+    """
+    added = {} if is_held() else {f"{name}{HELD}": partial(_held, script, name, setting) for name in names}
+    return {**found, **added}
+
+
+def _held(script: str, name: str, setting: Setting) -> Contest:
+    options = [*(["--tiny"] if setting.tiny else []), *(["--data", str(setting.data)] if setting.data else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, script, "--one", name, "--results", folder, *options]
+        subprocess.run(command, env=os.environ | AVX2, stdout=subprocess.DEVNULL, check=True)
+        [path] = Path(folder).glob("*.json")
+        [record] = json.loads(path.read_text()).values()
+    entries = [Entry(**fields, answer=None) for fields in record["entries"]]
+    return Contest(entries, [Target(**fields) for fields in record["targets"]], record["facts"])
+
+
 def main(
     bench: str, contests: Callable[[Setting], Mapping[str, Callable[[], Contest]]], argv: Sequence[str] | None = None
 ) -> dict[str, Any]:
@@ -162,6 +195,7 @@ def main(
     parser.add_argument("--tiny", action="store_true", help="tiny sizes; nothing is stored")
     parser.add_argument("--data", type=Path, help="cifar10_gist512_u8.npz")
     parser.add_argument("--only", default="", metavar="TEXT", help="only contests with TEXT in their names")
+    parser.add_argument("--one", default=None, metavar="NAME", help="only the contest of this name")
     parser.add_argument("--resume", action="store_true", help="skip contests that were measured with the present code")
     parser.add_argument(
         "--results", type=Path, default=None, help="folder of the result files; by default docs/results/speed"
@@ -173,7 +207,9 @@ def main(
     chosen = {
         name: contest
         for name, contest in contests(Setting(arguments.tiny, arguments.data)).items()
-        if arguments.only in name and not (arguments.resume and is_fresh(records.get(name, {})))
+        if arguments.only in name
+        and arguments.one in (None, name)
+        and not (arguments.resume and is_fresh(records.get(name, {})))
     }
     missing = [package for module, package in PACKAGES.items() if not installed(module)]
     if missing:
@@ -181,8 +217,9 @@ def main(
             f"Not installed and left out: {', '.join(missing)}. pip install 'hashgrove[bench]' installs most of them."
         )
     if chosen and not arguments.tiny:  # compiles everything, so that no contest times it
-        for contest in contests(Setting(True, None)).values():
-            contest()
+        for name, contest in contests(Setting(True, None)).items():
+            if HELD not in name:
+                contest()
     for name, contest in chosen.items():
         before = load()
         records[name], seconds = timed(partial(_run, contest))

@@ -41,6 +41,11 @@ def processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
+def is_held() -> bool:
+    """Say whether numba is held to the instructions of an older processor."""
+    return "NUMBA_CPU_NAME" in os.environ
+
+
 def instruction_set() -> str:
     """Return the widest of the vector instructions that kernels use here: the processor's, or what numba is held to."""
     if name := os.environ.get("NUMBA_CPU_NAME"):
