@@ -181,8 +181,8 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
             peers=("faiss HNSW",),
         ),
     }
-    near = [name for name in found if "3 bits from an item" in name and "graph" not in name]
-    found = with_held(found, near[:1] if setting.tiny else near, __file__, setting)
+    near = [name for name in found if "3 bits from an item" in name and "graph" not in name and not setting.tiny]
+    found = with_held(found, near, __file__, setting)
     folder = setting.data.parent if setting.data else None
     if folder is None or not (folder / FILE).exists():
         return found
