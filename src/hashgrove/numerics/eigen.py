@@ -13,7 +13,7 @@ __all__ = ["inverse_root", "whitening", "with_fixed_signs"]
 TINY = float(np.finfo(np.float64).tiny)
 
 
-def with_fixed_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def with_fixed_signs(vectors: NDArray[Any]) -> NDArray[Any]:
     """Turn each vector so that its entry of largest magnitude is positive.
 
     LAPACK and ARPACK may return an eigenvector with either sign; a fixed one makes results reproducible.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,7 @@ __all__ = ["quantising_rotation"]
 
 
 def quantising_rotation(
-    projected: NDArray[np.float64], *, n_bits: int, n_iter: int, rng: np.random.Generator
+    projected: NDArray[Any], *, n_bits: int, n_iter: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A rotation R that brings the rows v close to their signs, and the mean of ||sign(v R) - v R||^2 per iteration.
 

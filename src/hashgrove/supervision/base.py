@@ -67,7 +67,7 @@ class Supervision(ABC):
         raise ValueError("This method needs class labels as y. Got tags or pairs.")
 
     @abstractmethod
-    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of what varies between similar points; ``rows`` are theirs, with mean 0."""
 
     @abstractmethod

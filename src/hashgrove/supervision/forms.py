@@ -96,13 +96,13 @@ class ClassLabels(Supervision):
         entries = np.ones(len(points), values.dtype), (self.classes[points], points)
         return np.asarray(sparse.csr_array(entries, shape=(self.n_classes, len(self))) @ values)
 
-    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of the differences from the class means."""
         _, classes = np.unique(self.classes, return_inverse=True)
-        member = np.zeros((classes.max() + 1, len(rows)))
+        member = np.zeros((classes.max() + 1, len(rows)), rows.dtype)
         member[classes, np.arange(len(rows))] = 1
         residual = rows - ((member @ rows) / member.sum(axis=1, keepdims=True))[classes]
-        return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)
+        return scatter_matrix(residual, np.zeros(rows.shape[1], rows.dtype)) / len(rows)
 
     def check_pairs(self) -> None:
         """Raise ValueError unless there are two classes, and two points of the same class."""
@@ -164,7 +164,7 @@ class Tags(Supervision):
         S[rows[:, None] == columns] = 1.0
         return S
 
-    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of what a regression on the tags leaves."""
         residual = rows - LeaveOneOutRidge(self.indicator()).fitted(rows, penalty=1.0)
         return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)
@@ -236,7 +236,7 @@ class Pairs(Supervision):
         S[rows[:, None] == columns] = 1.0
         return S
 
-    def within_scatter(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of the differences of similar points."""
         # sum of (x_i - x_j)(x_i - x_j)' over similar pairs = 2 X' (D - A) X for the matrix A of similar pairs
         similar = sparse.csr_array(self.matrix > 0, dtype=np.float64)
