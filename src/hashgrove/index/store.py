@@ -90,6 +90,7 @@ class Store:
         store.lock = store.folder.lock(f"{os.fspath(path)}: another process is writing to the index")
         try:
             store.manifest = Manifest.read(store.folder)
+            store.folder.sync()  # a killed writer may have left a manifest that is not durable yet
         except BaseException:
             store.close()
             raise
