@@ -23,6 +23,7 @@ from hashgrove.index.manifest import Manifest
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
 from index_writer import codes_of, content, features_of, killed
+from indexes import at_once
 from makers import random_codes
 from paths import TESTS
 
@@ -261,3 +262,66 @@ def test_what_was_verified_is_not_read_again(tmp_path, monkeypatch):
         index.add(random_codes(7))
         index.search(random_codes(1), 1)
         assert read == [1000, 1000, 7, 7]
+
+
+@every_class
+@pytest.mark.parametrize("place", ["memory", "folder"])
+def test_features_kept_from_many_threads_are_all_there(tmp_path, make, place):
+    ids = np.arange(80)
+    index = make(codes_of(ids, 0), ids=ids)
+    if place == "folder":
+        index.save(tmp_path / "index")
+        index = make.load(tmp_path / "index", writable=True)
+    parts = [ids[thread::8].reshape(5, 2) for thread in range(8)]
+    at_once(*(lambda part=part: [index.keep_features(features_of(two, 1), ids=two) for two in part] for part in parts))
+    assert index.features.of(ids).tolist() == features_of(ids, 1).tolist()
+    index.close()
+    if place == "folder":
+        assert make.load(tmp_path / "index").features.of(ids).tolist() == features_of(ids, 1).tolist()
+
+
+@every_class
+def test_an_index_without_features_replaces_one_with_features(tmp_path, make):
+    index = make(codes_of([1, 2], 0), ids=[1, 2])
+    index.keep_features(features_of([1, 2], 0))
+    index.save(tmp_path / "index")
+    make(codes_of([1, 2], 1), ids=[1, 2]).save(tmp_path / "index")
+    assert make.load(tmp_path / "index").features is None
+    assert not [name for name in os.listdir(tmp_path / "index") if name.startswith("features")]
+
+
+@every_class
+@pytest.mark.parametrize("place", ["memory", "folder"])
+@pytest.mark.parametrize("removed", [[2], [1, 2, 3]], ids=["one", "all"])
+def test_an_item_that_is_added_again_does_not_get_its_old_features(tmp_path, make, place, removed):
+    index = make(codes_of([1, 2, 3], 0), ids=[1, 2, 3])
+    index.keep_features(features_of([1, 2, 3], 0))
+    if place == "folder":
+        index.save(tmp_path / "index")
+        index = make.load(tmp_path / "index", writable=True)
+    index.remove(removed)
+    index.add(codes_of([2], 1), ids=[2])
+    left = [i for i in (1, 3) if i not in removed]
+    assert index.features.ids.tolist() == left
+    index.close()
+    if place == "folder":
+        assert make.load(tmp_path / "index").features.ids.tolist() == left
+
+
+@every_class
+@pytest.mark.parametrize("place", ["memory", "folder"])
+@pytest.mark.parametrize("kinds", [(["b", "a"], [5, 3]), ([5, 3], ["b", "a"])], ids=["texts first", "integers first"])
+def test_an_index_without_items_takes_ids_of_the_other_type(tmp_path, make, place, kinds):
+    index = make(codes_of([1, 2], 0), ids=kinds[0])
+    if place == "folder":
+        index.save(tmp_path / "index")
+        index = make.load(tmp_path / "index", writable=True)
+    index.remove(kinds[0])
+    index.add(codes_of([7, 8], 1), ids=kinds[1])
+    assert index.ids.tolist() == kinds[1]
+    assert index.search(codes_of([8], 1), 1).ids.tolist() == [kinds[1][1:]]
+    index.close()
+    if place == "folder":
+        again = make.load(tmp_path / "index")
+        assert content(again) == content(index)
+        assert len(os.listdir(tmp_path / "index")) == 5

@@ -163,8 +163,11 @@ class MemoryIndex(Index):
     def _write(self, items: Items, change: Change, table: NDArray[Any] | None) -> None:
         """Write a change to the folder, and use what it holds then."""
         keys = encode(change.ids)
-        ordered = items.rows is None and not change.replaces.any() and items.end_before(keys)
         with self._open_store("changed").change() as writing:
+            if items.size and not len(items):  # new ids may be of the other type
+                writing.rewrite(items)
+                items = writing.items()
+            ordered = items.rows is None and not change.replaces.any() and items.end_before(keys)
             writing.append(change.codes, keys, table, change.removed_rows(items), ordered=ordered, model=change.model)
             if writing.now.ordered:
                 changed = replace(writing.items(), lineage=items.lineage)
