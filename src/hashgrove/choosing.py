@@ -2,8 +2,11 @@
 
 No hash function is best everywhere. Posterior bits lead with many labels and few rows per label, trees lead where
 classes are not linearly separable. Rules of thumb (the number of labels, the accuracy of single bits, shorter codes)
-choose wrongly, so the trial is the real thing in small: at most 4,000 rows, a fifth of them held out, codes of the full
-length, and the mean average precision among rows that were held out. It depends on the data and the seed only.
+choose wrongly, so the trial is the real thing in small: at most 4,000 rows, a part of them held out, codes of the full
+length, and the measure that the user asked for among rows that were held out.
+
+All candidates answer the same queries, so their differences are paired: one displaces a safer one only if it leads by
+more than the standard error of the difference. The choice depends on the data and the seed only.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from sklearn.base import clone
 
 from hashgrove.encoders import Encoder
 from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
-from hashgrove.metrics import evaluate
+from hashgrove.metrics import Difference, evaluate
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.sharing import sharing
 from hashgrove.supervision import Supervision
@@ -28,10 +31,13 @@ from hashgrove.supervision import Supervision
 __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
 
 SAMPLE_ROWS = 4000  # of the trial
-HELD_OUT = 0.2
 MORE_ROWS = 2000  # that were not in the sample; they join the held-out rows
 LEAST_ROWS = 50  # with fewer rows there is nothing to try
-DECISIVE_LEAD = 0.02  # if the first hash function leads the second by more than this, the others are not tried
+HELD_OUT = 2  # of each `GROUP` rows
+GROUP, SMALL_GROUP = 10, 5  # the latter for classes with fewer than `GROUP` rows
+DECISIVE_LEAD = 0.02  # if trees are behind the first candidate by more than this, no other trees are tried
+K = 10
+NAMES = {"map": "mean average precision", "precision@10": "precision@10"}
 TRIAL_SHARE = 0.5  # of the trees and of the anchors that a trial uses
 
 Fit = Callable[[Learner, NDArray[Any], Supervision], Encoder]
@@ -41,10 +47,37 @@ log = logging.getLogger("hashgrove")
 
 @dataclass(frozen=True)
 class Trial:
-    """A hash function that was tried, and the mean average precision on held-out rows."""
+    """A hash function that was tried, and what it reached on held-out rows.
+
+    Attributes
+    ----------
+    hash_function : str
+    value : float
+        The measure, mean average precision or precision@10.
+    error : float
+        Standard error of the value over queries.
+    n_queries : int
+        Number of held-out rows that were searched for.
+    """
 
     hash_function: str
-    map: float
+    value: float
+    error: float
+    n_queries: int
+
+    @classmethod
+    def of(cls, hash_function: Learner, values: NDArray[np.float64]) -> Trial:
+        """The trial of a hash function that reached these values for its queries."""
+        n = len(values)
+        error = float(values.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.5
+        return cls(describe(hash_function), float(values.mean()), error, n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return asdict(self) | {"value": round(self.value, 4), "error": round(self.error, 4)}
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f} +- {self.error:.4f}  {self.hash_function}"
 
 
 @dataclass(frozen=True)
@@ -60,6 +93,8 @@ class Choice:
         Number of rows that were trained on in a trial, and of rows that were searched.
     why : str
         One sentence.
+    metric : {"map", "precision@10"}
+        What was measured.
     """
 
     hash_function: Learner
@@ -67,41 +102,45 @@ class Choice:
     n_rows: int
     n_held_out: int
     why: str
+    metric: str = "map"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return {
             "hash_function": describe(self.hash_function),
-            "trials": [{"hash_function": trial.hash_function, "map": round(trial.map, 4)} for trial in self.trials],
+            "metric": self.metric,
+            "trials": [trial.to_dict() for trial in self.trials],
             "n_rows": self.n_rows,
             "n_held_out": self.n_held_out,
             "why": self.why,
         }
 
     def __str__(self) -> str:
-        lines = [f"{trial.map:.4f}  {trial.hash_function}" for trial in self.trials]
-        return "\n".join([f"chosen: {describe(self.hash_function)}", self.why, *lines])
+        return "\n".join([f"chosen: {describe(self.hash_function)}", self.why, *map(str, self.trials)])
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hash function to try, and by how much its mean average precision must lead to be worth its encoding time."""
+    """A hash function to try, and by how much it must lead to be worth its encoding time."""
 
     hash_function: Learner
     lead: float = 0.0
 
 
 def candidates() -> tuple[Candidate, ...]:
-    """The hash functions that are tried for labels and tags; the first one wins a draw."""
+    """The hash functions that are tried for labels and tags, the safest first: an earlier one wins a draw."""
     return (
         Candidate(PosteriorBits()),
+        Candidate(PosteriorBits(classifier="logistic")),
         Candidate(BoostedTrees(start="linear")),
         Candidate(BoostedTrees.paper(start="linear", features_per_node=32)),
         Candidate(BoostedTrees(start="kernel"), lead=0.01),
     )
 
 
-def choose(fit: Fit, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator) -> Choice:
+def choose(
+    fit: Fit, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator, *, metric: str = "map"
+) -> Choice:
     """Choose a hash function for these rows.
 
     Parameters
@@ -113,53 +152,98 @@ def choose(fit: Fit, X: NDArray[Any], supervision: Supervision, rng: np.random.G
         Pairs and triplets have no labels, so posterior bits cannot learn from them: trees are used without a trial.
     rng : Generator
         Draws the sample.
+    metric : {"map", "precision@10"}
     """
     if not supervision.has_labels:
         return Choice(BoostedTrees(start="linear"), (), 0, 0, "Pairs have no labels, which posterior bits need.")
-    order = rng.permutation(len(X))
-    sample, others = order[:SAMPLE_ROWS], order[SAMPLE_ROWS : SAMPLE_ROWS + MORE_ROWS]
-    n_out = int(HELD_OUT * len(sample))
-    held_out, trained = np.sort(np.concatenate([sample[:n_out], others])), np.sort(sample[n_out:])
-    if len(sample) < LEAST_ROWS or not supervision.subset(trained).has_pairs():
+    trained, held_out = _split(supervision, rng)
+    if len(X) < LEAST_ROWS or not supervision.subset(trained).has_pairs():
         return Choice(PosteriorBits(), (), 0, 0, f"There are too few rows for a trial: {len(X)}.")
     if not supervision.subset(held_out).has_pairs():
         why = "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
         return Choice(PosteriorBits(), (), 0, 0, why)
     tried = candidates()
     with sharing():
-        trials = _try_all(fit, [candidate.hash_function for candidate in tried], X, supervision, trained, held_out)
-    best = int(np.argmax([trial.map - candidate.lead for trial, candidate in zip(trials, tried, strict=False)]))
-    why = f"It has the highest mean average precision among {len(held_out):,} rows that the trial had not seen."
-    if trials[best].map < max(trial.map for trial in trials):
-        why = "It is nearly as good as a hash function that takes longer to encode."
-    choice = Choice(tried[best].hash_function, tuple(trials), len(trained), len(held_out), why)
+        values = _try_all(fit, tried, X, supervision, trained, held_out, metric)
+    trials = tuple(Trial.of(tried[place].hash_function, found) for place, found in values.items())
+    best = _best(tried, values)
+    why = f"It has the highest {NAMES[metric]} among {len(held_out):,} rows that the trial had not seen."
+    if values[best].mean() < max(trial.value for trial in trials):
+        why = "It is nearly as good as a hash function that is less safe or takes longer to encode."
+    choice = Choice(tried[best].hash_function, trials, len(trained), len(held_out), why, metric)
     log.info("hash_function='auto': %s", choice)
     return choice
 
 
+def _split(supervision: Supervision, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the rows that a trial learns from, and of the rows that it searches.
+
+    The rows of a sample are sorted by class, and two neighbours of each group are held out, so that most held-out rows
+    have another one of their class, however few there are.
+    """
+    order = rng.permutation(len(supervision))
+    sample, others = order[:SAMPLE_ROWS], order[SAMPLE_ROWS : SAMPLE_ROWS + MORE_ROWS]
+    group = GROUP
+    if supervision.exclusive:
+        classes, _ = supervision.subset(sample).evaluation_labels()
+        sample = sample[np.argsort(classes, kind="stable")]
+        if len(sample) < GROUP * len(np.unique(classes)):
+            group = SMALL_GROUP
+    is_out = np.arange(len(sample)) % group < HELD_OUT
+    return np.sort(sample[~is_out]), np.sort(np.concatenate([sample[is_out], others]))
+
+
 def _try_all(
     fit: Fit,
-    learners: Sequence[Learner],
+    tried: Sequence[Candidate],
     X: NDArray[Any],
     supervision: Supervision,
     trained: NDArray[np.int64],
     held_out: NDArray[np.int64],
-) -> list[Trial]:
-    """Learn with each hash function and search the held-out rows."""
+    metric: str,
+) -> dict[int, NDArray[np.float64]]:
+    """The values of the queries for each hash function that was tried, by its place in the list."""
     rows, known, searched = X[trained], supervision.subset(trained), X[held_out]  # the same objects in every trial
     labels, options = supervision.subset(held_out).evaluation_labels()
-    trials: list[Trial] = []
-    for learner in learners:
-        if len(trials) == 2 and trials[0].map - trials[1].map > DECISIVE_LEAD:
-            break  # where posterior bits lead trees so far, other trees do not catch up
+    values: dict[int, NDArray[np.float64]] = {}
+    for place, candidate in enumerate(tried):
+        learner = candidate.hash_function
+        if _is_hopeless(learner, tried, values):
+            continue
         started = time.perf_counter()
         codes = fit(_smaller(learner), rows, known).encode(searched)
         report = evaluate(
-            codes, codes, y_queries=labels, y_database=labels, k=10, exclude_self=True, knn=None, **options
+            codes, codes, y_queries=labels, y_database=labels, k=K, exclude_self=True, knn=None, **options
         )
-        trials.append(Trial(describe(learner), report.map))
-        log.info("trial of %s: MAP %.4f in %.1f s", describe(learner), report.map, time.perf_counter() - started)
-    return trials
+        found = report.average_precision if metric == "map" else report.query_precision
+        values[place] = found[~np.isnan(found)]  # of the same queries in every trial
+        mean, seconds = values[place].mean(), time.perf_counter() - started
+        log.info("trial of %s: %s %.4f in %.1f s", describe(learner), NAMES[metric], mean, seconds)
+    return values
+
+
+def _is_hopeless(learner: Learner, tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> bool:
+    """Whether others of its kind were tried, and the first candidate, of another kind, leads all of them by far.
+
+    The first candidate is a fair measure of trees because the linear score that they start from comes from the same
+    regression.
+    """
+    kind = type(learner)
+    of_kind = [found.mean() for place, found in values.items() if type(tried[place].hash_function) is kind]
+    if not of_kind or kind is type(tried[0].hash_function):
+        return False
+    return bool(values[0].mean() - max(of_kind) > DECISIVE_LEAD)
+
+
+def _best(tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> int:
+    """The place of the best candidate; a later one must lead by more than its own lead and the standard error."""
+    best, *later = values
+    for place in later:
+        ahead = Difference.of(values[place], values[best])
+        error = (ahead.high - ahead.low) / 4  # the interval reaches two standard errors to each side
+        if ahead.mean > max(error, tried[place].lead - tried[best].lead):
+            best = place
+    return best
 
 
 def _smaller(learner: Learner) -> Learner:

@@ -51,6 +51,7 @@ AUTO = "auto"
 MAX_OTHERS = 20_000  # rows without a label that are used
 TRIAL_OTHERS = 4000  # of them in a trial
 BYTES_AHEAD = 2**28  # of bits that are inferred before the hash functions of the ones before them are learned
+METRICS = ("map", "precision@10")  # of the trial
 
 
 class FastHash(SupervisedHasher):
@@ -67,6 +68,8 @@ class FastHash(SupervisedHasher):
         retrieves best; see `hashgrove.choosing`. The other names are those of ``HASH_FUNCTIONS``. To change the
         settings of a hash function, pass an instance, such as ``BoostedTrees(max_depth=6)`` or any scikit-learn
         classifier.
+    metric : {"map", "precision@10"}, default="map"
+        What ``"auto"`` measures: how good the whole ranking is, or its first ten items.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
         Step 1, which infers the values of each bit.
     n_similar, n_dissimilar : int or None, default=100
@@ -156,6 +159,7 @@ class FastHash(SupervisedHasher):
     codewords_: Codewords
     validation_: Validation
     constraints: ClassVar[dict[str, Constraint]] = {
+        "metric": OneOf(METRICS),
         "n_similar": Integer(1, or_none=True),
         "n_dissimilar": Integer(1, or_none=True),
         "min_shared": Integer(1),
@@ -172,6 +176,7 @@ class FastHash(SupervisedHasher):
         *,
         loss: str | losses.Loss = "hinge",
         hash_function: Any = AUTO,
+        metric: str = "map",
         inference: Any = "block-gc",
         n_similar: int | None = 100,
         n_dissimilar: int | None = 100,
@@ -189,6 +194,7 @@ class FastHash(SupervisedHasher):
         self.n_bits = n_bits
         self.loss = loss
         self.hash_function = hash_function
+        self.metric = metric
         self.inference = inference
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
@@ -406,7 +412,9 @@ class FastHash(SupervisedHasher):
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
                 return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed), fewer)[0]
 
-            self.choice_ = choose(fit, X, supervision, substream(np.random.default_rng(learned.seed), 4))
+            self.choice_ = choose(
+                fit, X, supervision, substream(np.random.default_rng(learned.seed), 4), metric=self.metric
+            )
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 

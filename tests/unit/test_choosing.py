@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from hashgrove import BoostedTrees, FastHash, PosteriorBits, choosing, load_hasher
+from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, choosing, load_hasher
 from hashgrove.choosing import LEAST_ROWS, Candidate, candidates
 from hashgrove.cli import main
 from hashgrove.functions import posterior
@@ -19,6 +19,7 @@ from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.runtime.estimators import describe
 from hashgrove.storage.modelfile import read_header
 from hashgrove.storage.models import plain
+from hashgrove.supervision import ClassLabels
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
 
 X, Y = blobs(120, 6)
@@ -50,8 +51,9 @@ class TestChoice:
         assert FastHash().hash_function == "auto"
         hasher = auto().fit(X, Y)
         assert hasher.choice_.hash_function is hasher.hash_function_
-        assert [trial.hash_function for trial in hasher.choice_.trials] == [describe(c.hash_function) for c in few()]
-        assert all(0 < trial.map <= 1 for trial in hasher.choice_.trials)
+        names = [describe(c.hash_function) for c in few()]
+        assert {trial.hash_function for trial in hasher.choice_.trials} <= set(names)
+        assert all(0 < trial.value <= 1 and 0 <= trial.error < 0.2 for trial in hasher.choice_.trials)
         assert (hasher.choice_.n_rows, hasher.choice_.n_held_out) == (96, 24)
 
     def test_the_fit_is_that_of_the_chosen_hash_function(self):
@@ -70,7 +72,7 @@ class TestChoice:
 
         monkeypatch.setattr(posterior, "LeaveOneOutRidge", Counted)
         together = auto().fit(X, Y)
-        n_shared, n_trials = len(sizes), len(few())
+        n_shared, n_trials = len(sizes), len(together.choice_.trials)
         monkeypatch.setattr(choosing, "sharing", nullcontext)
         apart = auto().fit(X, Y)
         assert (n_shared, len(sizes) - n_shared) == (4, 2 * n_trials + 2)  # rows and phi: of the trials, of the fit
@@ -110,7 +112,7 @@ class TestChoice:
         assert hasher.transform(X_NEW).shape == (120, 1)
 
     def test_held_out_rows_without_a_similar_pair(self, monkeypatch):
-        monkeypatch.setattr(choosing, "HELD_OUT", 0.02)  # one row
+        monkeypatch.setattr(choosing, "HELD_OUT", 1)  # of each class
         hasher = auto().fit(X[:60], Y[:60])
         assert hasher.choice_.trials == ()
         assert isinstance(hasher.hash_function_, PosteriorBits)
@@ -129,18 +131,62 @@ class TestChoice:
         hasher = auto().fit(X, y, unlabelled=-1, sample_weight=np.linspace(0.5, 2, len(y)))
         assert hasher.choice_.n_rows + hasher.choice_.n_held_out == 90
 
-    def test_rows_of_weight_zero_do_not_count_in_a_trial(self):
-        wrong = np.arange(len(Y)) % 2 == 0
-        y = np.where(wrong, np.random.default_rng(0).permutation(Y), Y)
-        ignored = auto().fit(X, y, sample_weight=np.where(wrong, 0.0, 1.0)).choice_
-        counted = auto().fit(X, y).choice_
-        assert ignored.trials[0].map > counted.trials[0].map
+    def test_a_trial_learns_with_the_weights_of_its_rows(self):
+        weights, seen = np.linspace(0, 2, len(Y)), []
+        encoder = ITQ(8, random_state=0).fit(X).encoder_
+
+        def fit(learner, rows, known):
+            seen.append((rows, known))
+            return encoder
+
+        choosing.choose(fit, X, ClassLabels(Y, weights), np.random.default_rng(0))
+        assert len(seen) == len(few())
+        for rows, known in seen:
+            places = [np.flatnonzero((row == X).all(axis=1))[0] for row in rows]
+            np.testing.assert_array_equal(known.weights, weights[places])
+            np.testing.assert_array_equal(known.classes, Y[places])
 
     def test_only_a_sample_is_tried(self, monkeypatch):
         monkeypatch.setattr(choosing, "SAMPLE_ROWS", 60)
         monkeypatch.setattr(choosing, "MORE_ROWS", 20)
         choice = auto().fit(X, Y).choice_
         assert (choice.n_rows, choice.n_held_out) == (48, 12 + 20)
+
+    @pytest.mark.parametrize(("n_classes", "size", "n_held_out"), [(12, 5, 2), (25, 100, 20)])
+    def test_rows_are_held_out_in_pairs_of_a_class(self, n_classes, size, n_held_out):
+        y = np.arange(n_classes * size) % n_classes
+        trained, held_out = choosing._split(ClassLabels(y), np.random.default_rng(0))
+        np.testing.assert_array_equal(np.sort(np.concatenate([trained, held_out])), np.arange(len(y)))
+        assert set(np.bincount(y[held_out])) == {n_held_out}, "every held-out row has another one of its class"
+
+    def test_it_measures_what_the_user_asks_for(self):
+        """The first ten items are better than the rest of a ranking."""
+        by_map, by_precision = (auto(metric=metric).fit(X, Y).choice_ for metric in ("map", "precision@10"))
+        assert (by_map.metric, by_precision.to_dict()["metric"]) == ("map", "precision@10")
+        assert by_precision.trials[0].value != by_map.trials[0].value
+        with pytest.raises(ValueError, match="The 'metric' parameter must be"):
+            auto(metric="recall").fit(X, Y)
+
+    def test_a_later_candidate_needs_more_than_its_standard_error(self):
+        rng = np.random.default_rng(0)
+        tried = (Candidate(PosteriorBits()), Candidate(BoostedTrees(start="linear")))
+        first = rng.random(100)
+        noise = rng.standard_normal(100)
+        noise = (noise - noise.mean()) / noise.std(ddof=1)  # the standard error of its mean is .1
+        for ahead, expected in ((-0.05, 0), (0.05, 0), (0.09, 0), (0.11, 1)):
+            assert choosing._best(tried, {0: first, 1: first + ahead + noise}) == expected
+
+    @pytest.mark.parametrize(
+        ("maps", "n_tried"),
+        [((0.6, 0.7, 0.57), 3), ((0.6, 0.7, 0.59), 5), ((0.6, 0.5, 0.7), 5)],
+        ids=["trees far behind ridge", "trees behind logistic only", "trees ahead"],
+    )
+    def test_other_trees_are_tried_unless_the_first_are_far_behind_the_ridge_posterior(self, maps, n_tried):
+        tried, values = candidates(), {}
+        for place, candidate in enumerate(tried):
+            if not choosing._is_hopeless(candidate.hash_function, tried, values):
+                values[place] = np.full(5, (*maps, 0.5, 0.5)[place])
+        assert list(values) == list(range(n_tried))
 
     def test_a_trial_grows_fewer_trees(self):
         seen = []
@@ -149,24 +195,15 @@ class TestChoice:
         smaller = choosing._smaller(BoostedTrees(n_trees=9))
         assert (smaller.n_trees, choosing._smaller(BoostedTrees(n_trees=1)).n_trees) == (4, 1)
 
-    def test_a_lead_is_needed_where_encoding_takes_longer(self, monkeypatch):
-        """The same hash function twice: with a lead the second one cannot win, even if it is a little better."""
-        monkeypatch.setattr(choosing, "DECISIVE_LEAD", 1.0)  # all are tried
-        slow = BoostedTrees(**SMALL, leaves="newton")
-        maps = {trial.hash_function: trial.map for trial in auto().fit(X, Y).choice_.trials}
-        best = max(maps, key=maps.get)
-        for lead, wins in ((0.0, True), (1.0, False)):
-            tried = tuple(Candidate(c.hash_function, lead if repr(c.hash_function) == best else 0.0) for c in few())
-            monkeypatch.setattr(choosing, "candidates", lambda tried=tried: tried)
-            choice = auto().fit(X, Y).choice_
-            assert (repr(choice.hash_function) == best) == wins
-            if not wins and sorted(maps.values())[-2] < maps[best]:
-                assert choice.why == "It is nearly as good as a hash function that takes longer to encode."
-        assert repr(slow) in maps
+    def test_a_lead_is_needed_where_encoding_takes_longer(self):
+        values = {0: np.full(50, 0.5), 1: np.full(50, 0.6)}
+        for lead, expected in ((0.05, 1), (0.15, 0)):
+            tried = (Candidate(PosteriorBits()), Candidate(BoostedTrees(start="kernel"), lead=lead))
+            assert choosing._best(tried, values) == expected
 
     def test_settings_of_the_hasher_are_kept_in_a_trial(self):
         with pytest.raises(ValueError, match="generic_bits"):
-            auto(generic_bits=8).fit(X, Y)
+            auto(generic_bits=9).fit(X, Y)
         with pytest.raises(ValueError, match="The 'loss' parameter"):
             auto(loss="cosine").fit(X, Y)
 
@@ -233,7 +270,9 @@ class TestWrittenDown:
         out = capsys.readouterr().out
         assert ended.value.code == 0
         assert "chosen: " in out
-        assert len(re.findall(r"^[01]\.\d{4}  \w+\(", out, flags=re.MULTILINE)) >= 2, "the MAP of each trial"
+        assert len(re.findall(r"^[01]\.\d{4} \+- 0\.\d{4}  \w+\(", out, flags=re.MULTILINE)) >= 2, (
+            "the MAP of each trial"
+        )
 
 
 @pytest.mark.usefixtures("small_candidates")
@@ -284,6 +323,11 @@ class TestGoingOn:
 class TestRightChoice:
     """With the hash functions that are really tried."""
 
+    def test_both_posteriors_are_always_tried(self):
+        rows, y = blobs(100, 10)
+        tried = [trial.hash_function for trial in auto().fit(rows, y).choice_.trials]
+        assert tried[:2] == [describe(PosteriorBits()), describe(PosteriorBits(classifier="logistic"))]
+
     def test_posterior_bits_for_many_linear_classes_with_few_rows(self):
         rows, y = blobs(300, 60, 40, noise=0.14)
         choice = auto(16).fit(rows, y).choice_
@@ -294,5 +338,5 @@ class TestRightChoice:
         rows, y = sectors(300)
         choice = auto(8).fit(rows, y).choice_
         assert isinstance(choice.hash_function, BoostedTrees)
-        maps = [trial.map for trial in choice.trials]
-        assert max(maps[1:]) > maps[0] + 0.2
+        maps = [trial.value for trial in choice.trials]
+        assert max(maps[2:]) > max(maps[:2]) + 0.2
