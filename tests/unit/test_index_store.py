@@ -325,3 +325,25 @@ def test_an_index_without_items_takes_ids_of_the_other_type(tmp_path, make, plac
         again = make.load(tmp_path / "index")
         assert content(again) == content(index)
         assert len(os.listdir(tmp_path / "index")) == 5
+
+
+@every_class
+def test_compacting_gives_back_the_room_of_a_long_id(tmp_path, make):
+    """Ids have rows of one width: one long id makes all of them wide, until it is removed and the index compacted."""
+    ids = [f"item {i}" for i in range(500)]
+    index = make(codes_of(range(501), 0), ids=[*ids, "x" * 1024])
+    index.save(tmp_path / "index")
+    index.remove(["x" * 1024])
+    index.compact()
+    assert index._items.ids.itemsize == len(ids[-1])
+
+    def size():
+        return next((tmp_path / "index").glob("ids-*")).stat().st_size
+
+    assert size() == 501 * 1024
+    with make.load(tmp_path / "index", writable=True) as index:
+        index.remove(["x" * 1024])
+        index.compact()
+        assert size() == 500 * 16
+        index.add(codes_of([7], 0), ids=["y" * 20])
+    assert make.load(tmp_path / "index").ids.tolist() == [*ids, "y" * 20]

@@ -25,6 +25,7 @@ __all__ = [
     "decode",
     "encode",
     "find",
+    "narrowed",
     "refuse_duplicates",
 ]
 
@@ -133,6 +134,19 @@ def check_keys(keys: NDArray[Any]) -> None:
         if (rows[:, 0] & 0xC0 == 0x80).any():  # the rest of a character that would begin in the row before
             raise ValueError("there must be whole characters in UTF-8")
         rows.tobytes().decode()
+
+
+def narrowed(keys: NDArray[Any]) -> NDArray[Any]:
+    """Texts with no more room per row than the longest of them needs; integers as they are.
+
+    >>> narrowed(np.array([b"ab", b"c"], "S9"))
+    array([b'ab', b'c'], dtype='|S2')
+    """
+    if keys.dtype.kind != "S" or len(keys) == 0:
+        return keys
+    parts = chunks(len(keys), max(1, BYTES_PER_CHUNK // keys.dtype.itemsize))
+    width = max(int(np.char.str_len(keys[start:stop]).max()) for start, stop in parts)
+    return keys.astype(f"S{width}") if 0 < width < keys.dtype.itemsize else keys
 
 
 def are_ascending(keys: NDArray[Any]) -> bool:

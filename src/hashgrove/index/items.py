@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.codes import aligned
-from hashgrove.index.ids import are_ascending, decode, encode, refuse_duplicates
+from hashgrove.index.ids import are_ascending, decode, encode, narrowed, refuse_duplicates
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks
 
@@ -153,6 +153,7 @@ class Items:
     def compacted(self) -> Items:
         """The same items without those that have been removed, and without rows of old codes, in memory."""
         keys, codes = self.in_order()
+        keys = narrowed(keys)
         if self.features is None:
             return in_memory(codes, keys)
         return in_memory(codes, keys, np.concatenate([self.features[:0], *self.feature_parts(2**24)]))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.index.folder import MANIFEST, data_file
-from hashgrove.index.ids import are_ascending
+from hashgrove.index.ids import are_ascending, narrowed
 from hashgrove.index.items import Items
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.prepared import ready_tables
@@ -130,6 +130,7 @@ class Writing:
         """
         generation = self._next_generation(self.now)
         ids, codes = items.in_order()
+        ids = narrowed(ids)
         width = -(-ids.dtype.itemsize // WIDTH_STEP) * WIDTH_STEP if ids.dtype.kind == "S" and len(ids) else 0
         now = replace(
             self.now.without_tables(), n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, text_width=width,
