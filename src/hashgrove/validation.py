@@ -28,7 +28,7 @@ __all__ = ["HeldOut", "Measured", "Validation", "hold_out", "measure", "validate
 
 K = 10
 MAX_ROWS = 10_000  # that are searched
-CODES, VECTORS = "these codes", "float vectors, cosine"
+CODES, VECTORS, DECODED = "these codes", "float vectors, cosine", "these codes, decoded"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Validation:
     Attributes
     ----------
     rows : tuple of Measured
-        The codes first, then what they are compared with.
+        The codes first, then what they are compared with. Of codes that can be decoded the last row is their ranking by
+        `hashgrove.index.Decoded`, of all items.
     n_rows : int
         Number of held-out rows.
     """
@@ -78,12 +79,13 @@ class Validation:
     def warnings(self) -> list[str]:
         """One sentence for each method whose MAP is better than that of the codes beyond the interval."""
         codes, *others = self.rows
+        decoded = max((row.map for row in others if row.method == DECODED), default=0.0)
         return [
             f"On held-out rows the codes are worse than {other.method}: MAP {codes.map:.3f} against {other.map:.3f} "
             f"(95 % interval of the difference: {other.lead.map}). "
             "More labelled rows may help; otherwise use these instead."
             for other in others
-            if other.lead is not None and other.lead.map.high < 0
+            if other.lead is not None and other.lead.map.high < 0 and other.map > decoded
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,11 +209,13 @@ def measure(
     others = rival.fit(X_train).transform(X)
     vectors = evaluate_vectors(X, X, y_queries=y, y_database=y, **options)
     name = f"{type(rival).__name__}, {n_bits} bits, no labels"
-    return Validation(
-        rows=(
-            line(CODES, codes.shape[1], mine, count_distinct(codes)),
-            line(VECTORS, 4 * X.shape[1], vectors, None),
-            line(name, others.shape[1], of_codes(others), count_distinct(others)),
-        ),
-        n_rows=len(X),
-    )
+    rows = [
+        line(CODES, codes.shape[1], mine, count_distinct(codes)),
+        line(VECTORS, 4 * X.shape[1], vectors, None),
+        line(name, others.shape[1], of_codes(others), count_distinct(others)),
+    ]
+    if encoder.decoder is not None:
+        p = encoder.as_queries(X, n_jobs=n_jobs).probabilities
+        decoded = evaluate_vectors(encoder.decoder.decode(codes), p, y_queries=y, y_database=y, metric="dot", **options)
+        rows.append(line(DECODED, codes.shape[1], decoded, count_distinct(codes)))
+    return Validation(rows=tuple(rows), n_rows=len(X))

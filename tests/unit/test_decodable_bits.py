@@ -92,6 +92,14 @@ class TestFit:
         with pytest.raises(ValueError, match=r"learns all bits together and cannot add 12 to the 12.*warm_start=False"):
             hasher.set_params(n_bits=32).fit(X, Y)
 
+    def test_validation_measures_the_decoded_ranking_too_and_does_not_warn_of_it(self, recwarn):
+        found = small().fit(X, Y, validation=0.3, refit=False).validation_
+        plain, decoded = found.rows[0], found.rows[-1]
+        assert (plain.method, decoded.method) == ("these codes", "these codes, decoded")
+        assert decoded.map > plain.map
+        assert decoded.n_bytes == plain.n_bytes == 2
+        assert not [warning for warning in found.warnings() if "decoded" in warning]
+
     def test_a_checkpoint_has_all_bits(self, tmp_path, hasher):
         path = tmp_path / "run"
         small().fit(X, Y, checkpoint=path)
