@@ -28,9 +28,9 @@ from hashgrove.supervision import Supervision
 
 __all__ = ["DecodableBits"]
 
-FIRST_STEP = 0.2  # V starts at this times the code words, for REFERENCE_BITS bits
+FIRST_STEP = 0.1  # V starts at this times the code words, for REFERENCE_BITS bits
 REFERENCE_BITS = 48
-PENALTY = 0.5  # of |V - V_0|^2, divided by the number of rows
+PENALTY = 0.5  # of |V - V_0|^2, divided by the number of rows; these and n_rounds: benchmarks/decodable.py --tune
 N_STEPS = 25  # of L-BFGS, per round
 MAX_ROWS = 20_000  # that the decoder is fitted to
 
