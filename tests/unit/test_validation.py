@@ -149,7 +149,7 @@ class TestHeldOut:
     def test_the_choice_is_made_once(self, monkeypatch):
         """The hash function is chosen without the held-out rows, and used for all rows."""
         seen = []
-        monkeypatch.setattr(choosing, "choose", lambda fit, X, *_: seen.append(len(X)) or CHOICE)
+        monkeypatch.setattr(choosing, "choose", lambda fit, X, *_, **__: seen.append(len(X)) or CHOICE)
         hasher = small(hash_function="auto").fit(X, Y, validation=0.25)
         assert seen == [180]
         assert hasher.hash_function_ is CHOICE.hash_function
