@@ -63,6 +63,16 @@ def test_mincut_against_scipy(problem):
     assert energy(W, field, cut(minimise, W, field)) == energy_by_scipy(W, field)
 
 
+def test_the_certificate_keeps_to_the_weights_of_edges():
+    """Node 4 has room for the fields of nodes 0 and 1, but the edges to it are too light for them."""
+    W = np.zeros((5, 5), int)
+    for i, j, weight in ((0, 1, 8), (2, 3, 8), (0, 2, 1), (1, 3, 1), (0, 4, 6), (1, 4, 6)):
+        W[i, j] = W[j, i] = weight
+    field = np.array([11, 11, -7, -7, -30])
+    assert energy_by_scipy(W, field) == -68
+    assert energy(W, field, cut(minimise, W, field)) == -68
+
+
 @settings(deadline=None, max_examples=300)
 @given(problems(), st.sampled_from([-1, 1]))
 def test_push_relabel_alone_against_scipy(problem, heavy):

@@ -49,6 +49,19 @@ def test_ksh_is_four_times_bre_to_the_last_bit():
             assert (ksh == bre).all()
 
 
+@pytest.mark.parametrize("heavy", [10**4, 10**-4])
+def test_coefficients_are_scaled_by_the_larger_table(heavy):
+    """The larger of both tables fills the range of the fixed-point numbers, whichever it is."""
+
+    def loss(distance, similar, n_bits):
+        return np.where(similar, distance, heavy * (n_bits - distance))
+
+    similar, dissimilar = losses.coefficients(loss, 4)
+    largest = max(np.abs(similar).max(), np.abs(dissimilar).max())
+    assert 2 ** (losses.FIXED_POINT_BITS - 1) <= largest <= 2**losses.FIXED_POINT_BITS
+    np.testing.assert_allclose(-dissimilar / similar, heavy, rtol=1e-2)
+
+
 def test_a_loss_that_breaks_submodularity_is_refused():
     def reversed_loss(distance, similar, n_bits):
         return np.where(similar, n_bits - distance, distance)

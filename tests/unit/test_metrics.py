@@ -514,3 +514,12 @@ def test_wrong_arguments_are_named(change, message):
     evaluate(**arguments)
     with pytest.raises(ValueError, match=message):
         evaluate(**arguments | change)
+
+
+def test_a_large_group_of_ties_that_is_cut_off():
+    """Item i of the group is relevant with probability r / n, and each before it with (r - 1) / (n - 1) then."""
+    n, r, depth = 20_000, 6000, 10_000
+    i = np.arange(1, depth + 1)
+    expected = (r / n * (1 + (i - 1) * (r - 1) / (n - 1)) / i).sum() / r
+    found = expected_average_precision(np.array([[n]]), np.array([[r]]), depth=depth)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
