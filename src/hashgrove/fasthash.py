@@ -448,7 +448,7 @@ class FastHash(SupervisedHasher):
         learner: HashFunction,
     ) -> Checkpoint:
         """A checkpoint of everything that decides what a bit becomes, however many bits there will be."""
-        left_out = self.not_saved | {"n_bits", "generic_bits"}
+        left_out = self.not_saved | {"n_bits", "generic_bits", "metric"}  # the metric matters before the first bit only
         values = self.get_params(deep=False) | {"hash_function": learner}
         parameters = {name: plain(value) for name, value in values.items() if name not in left_out}
         more = [] if others is None else [others]
