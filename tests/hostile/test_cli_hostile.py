@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -24,10 +25,12 @@ NAMES = ["a\x1b[2Jb", 'comma, "quote"', "line\nbreak\rand\u2028more", "turned \u
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An index whose ids are hostile, and codes to search for."""
+    """An index from elsewhere whose ids are hostile, and codes to search for."""
     monkeypatch.chdir(tmp_path)
-    FlatIndex(CODES, ids=NAMES).save("hostile.hgi")
-    FlatIndex(CODES, ids=NAMES, model="\x1b]0;title\x07").save("with-model.hgi")
+    with monkeypatch.context() as patch:  # as release 0.1.0, which refused no control character but NUL
+        patch.setattr("hashgrove.index.ids.CONTROL", re.compile("\0"))
+        FlatIndex(CODES, ids=NAMES).save("hostile.hgi")
+        FlatIndex(CODES, ids=NAMES, model="\x1b]0;title\x07").save("with-model.hgi")
     np.save("queries.npy", CODES)
     return tmp_path
 

@@ -119,13 +119,18 @@ def test_a_network_that_takes_too_much_memory(tmp_path, monkeypatch):
             assert features.fit(IMAGES[:1]).transform(IMAGES[:1]).shape == (1, 1)
 
 
+def opened(folder):
+    """A network whose process is running."""
+    pytest.importorskip("onnxruntime")
+    path = folder / "net.onnx"
+    path.write_bytes(tiny_onnx.model())
+    return OnnxFeatures(path, output="mean", image_size=4, batch_size=1).fit(IMAGES)
+
+
 class TestTheChildProcess:
     @pytest.fixture
     def features(self, tmp_path):
-        pytest.importorskip("onnxruntime")
-        path = tmp_path / "net.onnx"
-        path.write_bytes(tiny_onnx.model())
-        return OnnxFeatures(path, output="mean", image_size=4, batch_size=1).fit(IMAGES)
+        return opened(tmp_path)
 
     def test_it_is_reused_between_batches_and_started_again_after_a_crash(self, features):
         child = features._network._running
@@ -151,7 +156,8 @@ class TestTheChildProcess:
             features.transform(np.zeros((1, 1000, 1000, 3), np.uint8))
         assert child._process.wait() == -signal.SIGKILL
 
-    def test_it_ends_with_what_it_belongs_to(self, features):
+    def test_it_ends_with_what_it_belongs_to(self, tmp_path):
+        features = opened(tmp_path)  # not the fixture, which pytest keeps
         process = features._network._running._process
         del features
         gc.collect()
