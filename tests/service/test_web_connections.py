@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 from contextlib import ExitStack
@@ -59,6 +60,20 @@ def test_1100_half_requests_keep_nobody_out(tmp_path, sent, arguments):
             assert httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60).status_code == 200
         found = httpx.post(f"http://127.0.0.1:{port}/search", json={"id": 3, "k": 2}, timeout=60)
         assert found.json()["results"][0][0]["id"] == "3"
+
+
+def test_clients_that_leave_in_the_middle_of_a_request_are_no_errors(caplog):
+    with served(codes_collection()) as client, ExitStack() as stack:
+        logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+        stack.callback(logging.getLogger("uvicorn.error").removeHandler, caplog.handler)
+        for _ in range(3):
+            connected(stack, client.base_url.port, HALF_BODY).close()
+        for _ in range(1000):
+            if 'route="/search",status="499"} 3' in client.get("/metrics").text:
+                break
+        else:
+            pytest.fail("the three requests are not counted as left")
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize(

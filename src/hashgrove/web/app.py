@@ -17,6 +17,7 @@ from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from hashgrove._version import __version__
@@ -127,8 +128,8 @@ class _ShortWay:
         request = Request(scope, receive)
         try:
             answer = await route.endpoint(request)
-        except ServiceError:
-            raise  # the guard answers it
+        except (ServiceError, ClientDisconnect):
+            raise  # the guard answers the one, and the other has nobody to answer
         except Exception as error:
             await (await _answer_error(request, error))(scope, receive, send)
             raise  # the server writes it to its log

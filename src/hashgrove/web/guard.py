@@ -15,6 +15,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hashgrove.index.ids import CONTROL
@@ -27,6 +28,7 @@ __all__ = ["HEADERS", "LOOPBACK", "Guard", "is_loopback"]
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # names of this machine
 OPEN = frozenset({"/", "/health", "/docs", "/docs/style.css", "/openapi.json"})  # need no key
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+GONE = 499  # what metrics count where the client closed the connection, as other servers do
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -92,6 +94,8 @@ class Guard:
                 await self.app(scope, self._limited(receive), send_guarded)
         except ServiceError as error:
             await error_response(error)(scope, receive, send_guarded)
+        except ClientDisconnect:  # in the middle of its request: nobody to answer, and nothing that a log should tell
+            status = GONE
         except TimeoutError:
             if status is None:
                 message = f"The request took more than {self.limits.seconds:g} seconds."
