@@ -152,7 +152,7 @@ class Writing:
         self.now = now
 
     def replace_tables(self, tables: Tables) -> None:
-        """Write tables that hold the first items"""
+        """Write tables that hold the first items."""
         self.now = self._new_tables(self.now, tables)
 
     def _new_tables(self, now: Manifest, tables: Tables) -> Manifest:
@@ -167,7 +167,7 @@ class Writing:
         return replace(now, tables_generation=generation, tables_crc=self._append("tables", generation, 0, arrays, 0))
 
     def replace_features(self, table: NDArray[Any]) -> None:
-        """Replace the features of all rows"""
+        """Replace the features of all rows."""
         self.now = self._new_features(self.now, table)
 
     def _new_features(self, now: Manifest, table: NDArray[Any]) -> Manifest:

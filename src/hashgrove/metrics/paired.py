@@ -4,8 +4,8 @@ Two methods are measured on the same queries, and a query that is hard for one o
 difference per query therefore varies much less than either measure, and its mean has a narrow interval.
 
 The interval is that of Student's t for the mean of the differences. It needs no seed, and since a difference is never
-outside -1 and 1, the mean of a few dozen is close enough to normal (a bootstrap over queries gives the same to
-about a hundredth of the width). It answers one question: would other queries of the same kind show the same winner in
+outside -1 and 1, the mean of a few dozen is close enough to normal: a bootstrap over queries ends within a tenth of the
+width from it, as a test checks. It answers one question: would other queries of the same kind show the same winner in
 this database? It does not include how much another training sample or another seed would change the codes.
 """
 
