@@ -5,6 +5,7 @@ The site needs no other host when it is viewed: fonts are those of the system, s
 
 from __future__ import annotations
 
+import html
 import re
 from importlib import import_module
 from pathlib import Path
@@ -84,8 +85,19 @@ def refuse_other_hosts(app: Sphinx, error: Exception | None) -> None:
             raise ExtensionError(f"{file}: loads something from another host")
 
 
+def check_titles(app: Sphinx, error: Exception | None) -> None:
+    """Fail if a page is not what its source says, such as one that Sphinx's own ``search.html`` has overwritten."""
+    for page, title in sorted(app.env.titles.items()) if error is None and app.builder.format == "html" else ():
+        file = Path(app.builder.get_outfilename(page))
+        shown = re.search(r"<h1>(.*?)<a class=\"headerlink\"", file.read_text(), flags=re.DOTALL)
+        text = None if shown is None else html.unescape(re.sub(r"<[^>]*>", "", shown[1]))
+        if text != title.astext():
+            raise ExtensionError(f"{file}: must show the title {title.astext()!r} of {page}. Got {text!r} instead.")
+
+
 def setup(app: Sphinx) -> None:
-    """Add the directive, the treatment of docstrings after that of napoleon, and the check of the pages."""
+    """Add the directive, the treatment of docstrings after that of napoleon, and the checks of the pages."""
     app.connect("build-finished", refuse_other_hosts)
+    app.connect("build-finished", check_titles)
     app.add_directive("registry", Registry)
     app.connect("autodoc-process-docstring", protect_symbols, priority=900)
