@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 from sklearn.cross_decomposition import CCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -33,7 +34,7 @@ def test_of_tags_they_correlate_as_cca_does():
     X, _ = classes_in_a_plane()
     rng = np.random.default_rng(1)
     tags = (X[:, :3] + rng.normal(size=(len(X), 3)) > 0).astype(float)
-    _, _, correlations = linear_directions(X, tags, regularisation=1e-12)
+    _, _, correlations = linear_directions(X, sparse.csr_array(tags), regularisation=1e-12)
     a, b = CCA(3, max_iter=5000, tol=1e-12).fit_transform(X, tags)
     expected = [abs(np.corrcoef(a[:, k], b[:, k])[0, 1]) for k in range(3)]
     np.testing.assert_allclose(correlations, expected, rtol=1e-3)

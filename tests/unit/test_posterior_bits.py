@@ -214,11 +214,11 @@ class TestLeftOut:
         rng = np.random.default_rng(0)
         rows = UnitRows.of(X, None, rng)
         found = LabelPosterior.learn(rows, supervision, power=0.35, rng=rng)
-        plain = rows.ridge.solve(supervision.indicator(), found.label_penalty)
+        plain = rows.ridge.solve(supervision.indicator().toarray(), found.label_penalty)
         slope = found.weights[:, 0] / plain.weights[:, 0]
         expected = naive_phi(
             unit_rows(X).astype(float),
-            supervision.indicator(),
+            supervision.indicator().toarray(),
             penalty=found.label_penalty,
             slope=slope,
             shift=found.bias - plain.bias * slope,
@@ -249,7 +249,7 @@ class TestLeftOut:
         flipped[0] = 1
         seen, left_out = [], []
         for labels in (y, flipped):
-            target = ClassLabels(labels).indicator()
+            target = ClassLabels(labels).indicator().toarray()
             seen.append(ridge.fitted(target, 0.01)[0, 1])
             left_out.append(ridge.solve(target, 0.01).left_out[0, 1])
         assert seen[1] > seen[0] + 0.2

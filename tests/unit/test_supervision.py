@@ -84,15 +84,15 @@ class TestTags:
     def test_collections_are_the_matrix(self, container):
         rows = [container(row) for row in COLLECTIONS]
         expected = TAGS[:, np.argsort(NAMES)]
-        assert (read(rows).indicator() == expected).all()
-        assert (read(pd.Series(rows)).indicator() == expected).all()
+        assert (read(rows).indicator().toarray() == expected).all()
+        assert (read(pd.Series(rows)).indicator().toarray() == expected).all()
 
     def test_numbers_as_tags_in_ragged_lists(self):
-        assert read([[3, 17], [17], [], [3]]).indicator().tolist() == [[1, 1], [0, 1], [0, 0], [1, 0]]
+        assert read([[3, 17], [17], [], [3]]).indicator().toarray().tolist() == [[1, 1], [0, 1], [0, 0], [1, 0]]
 
     def test_equally_long_lists_of_text_are_collections(self):
         for rows in ([["a", "b"], ["b", "c"]], np.array([["a", "b"], ["b", "c"]])):
-            assert read(rows).indicator().tolist() == [[1, 1, 0], [0, 1, 1]]
+            assert read(rows).indicator().toarray().tolist() == [[1, 1, 0], [0, 1, 1]]
 
     def test_missing_tags(self):
         for rows in ([{"a"}, None, {"a", "b"}], [[1, 0], [np.nan, np.nan], [1, 1]]):

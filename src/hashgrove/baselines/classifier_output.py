@@ -25,6 +25,7 @@ from hashgrove.supervision import Supervision
 __all__ = ["ClassifierOutput", "ScoredClassifier"]
 
 PROBES_PER_CHUNK = 1024
+CHECKED_ROWS = 20_000  # rows on which the scores of a linear form are compared with those of the classifier
 
 
 class ClassifierOutput(SupervisedHasher):
@@ -104,14 +105,17 @@ class ClassifierOutput(SupervisedHasher):
             shares = np.zeros(int(classes.max()) + 1)
         else:
             tags = supervision.indicator()
-            tags = tags[:, (tags.min(axis=0) == 0) & (tags.max(axis=0) == 1)]  # other tags cannot be learned
+            shares = tags.sum(axis=0) / len(supervision)
+            learnable = np.flatnonzero((shares > 0) & (shares < 1))
+            tags, shares = tags[:, learnable], shares[learnable]
             if not tags.shape[1]:
                 raise ValueError(
                     "The 'y' parameter must have a tag that some points have and others do not. Got no such tag."
                 )
             estimator = OneVsRestClassifier(estimator)
-            self._fit_quietly(estimator, X, tags if tags.shape[1] > 1 else tags[:, 0])
-            shares = tags.mean(axis=0) if tags.shape[1] > 1 else np.array([1 - tags.mean(), tags.mean()])
+            self._fit_quietly(estimator, X, tags if tags.shape[1] > 1 else tags.toarray()[:, 0])
+            if len(shares) == 1:
+                shares = np.array([1 - shares[0], shares[0]])
         book = code_book(len(shares), self.n_bits, rng)
         probability = hasattr(estimator, "predict_proba") and (
             self.scores == "probability" or not hasattr(estimator, "decision_function")
@@ -220,7 +224,7 @@ def linear_form(encoder: ScoredClassifier, X: NDArray[Any], *, exclusive: bool) 
     """The same encoder as arrays if the classifier's decision values are linear in the features, otherwise None.
 
     The hyperplanes are computed from the decision values at the mean and at one step from it along each feature. This
-    works for any pipeline. The scores of the training rows then show whether the hyperplanes, with softmax or sigmoid
+    works for any pipeline. The scores of some training rows then show whether the hyperplanes, with softmax or sigmoid
     for probabilities, give the same as the classifier.
     """
     if not hasattr(encoder.estimator, "decision_function"):
@@ -252,7 +256,8 @@ def linear_form(encoder: ScoredClassifier, X: NDArray[Any], *, exclusive: bool) 
         )
     else:
         return None
-    scores, expected = form.scores(X), encoder.scores(X)
+    some = X[:: -(-len(X) // CHECKED_ROWS)]
+    scores, expected = form.scores(some), encoder.scores(some)
     return form if np.allclose(scores, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max()) else None
 
 

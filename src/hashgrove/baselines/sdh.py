@@ -118,13 +118,16 @@ class SDH(SupervisedHasher):
         regression = Ridge(K, self.ridge)
 
         B = signs(rng.standard_normal((len(rows), self.n_bits)))
+        squares = Y.multiply(Y).sum()
         objective = np.empty(self.n_iter + 1)
         for iteration in range(self.n_iter + 1):
-            W = np.linalg.solve(B.T @ B + self.regularisation * np.eye(self.n_bits), B.T @ Y)  # G-step
+            products, moment = B.T @ B, (Y.T @ B).T
+            W = np.linalg.solve(products + self.regularisation * np.eye(self.n_bits), moment)  # G-step
             P, bias = regression.solve(B), B.mean(axis=0)  # F-step
             F = K @ P + bias
             objective[iteration] = (
-                np.square(Y - B @ W).sum()
+                squares
+                + np.sum(W * (products @ W - 2 * moment))  # ||Y - B W||^2
                 + self.regularisation * np.square(W).sum()
                 + self.nu * (np.square(B - F).sum() + self.ridge * np.square(P).sum())
             ) / len(rows)

@@ -42,8 +42,10 @@ class Codewords:
         """The majority of the codes of each class, bit by bit; no code words for tags and pairs."""
         if not supervision.class_names:
             return cls((), np.empty((0, codes.shape[1]), np.uint8))
-        signs = np.where(unpack(codes, n_bits=8 * codes.shape[1]), np.float32(1), np.float32(-1))
-        words = pack(supervision.class_sums(signs) > 0)
+        words = np.empty((len(supervision.class_names), codes.shape[1]), np.uint8)
+        for byte in range(codes.shape[1]):  # eight bits of all rows at a time
+            signs = np.where(unpack(codes[:, byte : byte + 1], n_bits=8), np.float32(1), np.float32(-1))
+            words[:, byte : byte + 1] = pack(supervision.class_sums(signs) > 0)
         return cls(supervision.class_names, Codes(words, model=model_of(codes)))
 
     def of_labels(self, y: ArrayLike) -> NDArray[np.uint8]:

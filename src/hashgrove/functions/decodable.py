@@ -116,7 +116,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Encoder, list[NDArray[np.int8]]]:
         """Fit codes and decoder to each other, and to the probabilities of the classes."""
         posterior, supervision = data.posterior, data.supervision
-        labels = supervision.indicator()
+        labels = supervision.indicator().toarray()
         present = np.asarray(labels.any(axis=0))
         labels = labels[:, present]
         sums = supervision.class_sums(Z.T.astype(np.float32))[present]

@@ -149,7 +149,7 @@ class LabelPosterior:
         n_jobs: int | None = None,
     ) -> LabelPosterior:
         """Learn the probabilities from class labels or tags."""
-        labels = supervision.indicator()
+        labels = supervision.indicator().toarray()
         labels = labels[:, labels.any(axis=0)]
         exclusive = supervision.exclusive
         label_penalty = None

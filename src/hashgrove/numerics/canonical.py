@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from hashgrove.numerics.eigen import with_fixed_signs
@@ -21,7 +22,7 @@ Rows = Callable[[int, int], NDArray[np.float64]]  # (start, stop) -> these rows 
 
 
 def linear_directions(
-    X: NDArray[Any], Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
+    X: NDArray[Any], Y: sparse.csr_array, *, regularisation: float, n_directions: int | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """`canonical_directions` of the columns of X.
 
@@ -41,7 +42,7 @@ def linear_directions(
     Examples
     --------
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
-    >>> Y = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> Y = sparse.csr_array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> mean, directions, correlations = linear_directions(X, Y, regularisation=1e-4)
     >>> ((X - mean) @ directions.T).round(1).ravel().tolist(), correlations.round(2).tolist()
     ([-1.0, -1.0, 1.0, 1.0], [1.0])
@@ -54,7 +55,7 @@ def linear_directions(
 
 
 def canonical_directions(
-    rows: Rows, Y: NDArray[np.float64], *, regularisation: float, n_directions: int | None = None
+    rows: Rows, Y: sparse.csr_array, *, regularisation: float, n_directions: int | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Directions of unit variance that correlate most with the columns of Y.
 
@@ -63,7 +64,7 @@ def canonical_directions(
     rows : callable
         ``rows(start, stop)`` returns these rows of the features, centred. It is called for a few rows at a time, so
         the features need not be in memory all at once.
-    Y : float64 array of shape (n, n_labels)
+    Y : scipy.sparse.csr_array of shape (n, n_labels)
         One column per class or tag, 1 where the row has it.
     regularisation : float
         Added to the diagonal of both covariance matrices, in units of their mean variance.
@@ -79,19 +80,20 @@ def canonical_directions(
     Examples
     --------
     >>> X = np.array([[-1.0, 2.0], [-1.0, -2.0], [1.0, 2.0], [1.0, -2.0]])
-    >>> Y = (X[:, :1] > 0).astype(float)
+    >>> Y = sparse.csr_array((X[:, :1] > 0).astype(float))
     >>> directions, _ = canonical_directions(lambda start, stop: X[start:stop], Y, regularisation=1e-6)
     >>> directions.round(3).tolist()
     [[1.0, 0.0]]
     """
-    Y = Y - Y.mean(axis=0)
+    n = Y.shape[0]
+    mean = np.asarray(Y.sum(axis=0)) / n
     xx: Any = 0.0
-    xy: Any = 0.0
-    for start, stop in chunks(len(Y), ROWS_PER_CHUNK):
+    xy: Any = 0.0  # the rows are centred, so that their products with Y are those with Y minus its mean
+    for start, stop in chunks(n, ROWS_PER_CHUNK):
         part = rows(start, stop)
         xx = xx + part.T @ part
-        xy = xy + part.T @ Y[start:stop]
-    xx, xy, yy = xx / len(Y), xy / len(Y), Y.T @ Y / len(Y)
+        xy = xy + (Y[start:stop].T @ part).T
+    xx, xy, yy = xx / n, xy / n, (Y.T @ Y).toarray() / n - np.outer(mean, mean)
     for covariance in (xx, yy):
         variance = np.trace(covariance) / len(covariance)
         covariance[np.diag_indices(len(covariance))] += regularisation * variance if variance > 0 else 1.0

@@ -59,8 +59,8 @@ class Supervision(ABC):
         return ()
 
     @abstractmethod
-    def indicator(self) -> NDArray[np.float64]:
-        """One column per class or tag, which is 1 for the points that have it; ValueError for pairs."""
+    def indicator(self) -> sparse.csr_array:
+        """One column per class or tag, which is 1 for the points that have it, in float64; ValueError for pairs."""
 
     def class_sums(self, values: NDArray[Any]) -> NDArray[Any]:
         """The sum of the rows of ``values`` over the points of each class; ValueError unless points have classes."""

@@ -71,9 +71,11 @@ class ClassLabels(Supervision):
         """The labels of these points."""
         return ClassLabels(self.classes[rows], _rows_of(self.weights, rows), self.names)
 
-    def indicator(self) -> NDArray[np.float64]:
+    def indicator(self) -> sparse.csr_array:
         """One column per class, which is 1 for the points of this class."""
-        return (self.classes[:, None] == np.arange(self.n_classes)).astype(np.float64)
+        known = self.known
+        entries = np.ones(np.count_nonzero(known)), self.classes[known], np.append(0, np.cumsum(known))
+        return sparse.csr_array(entries, shape=(len(self), self.n_classes))
 
     def evaluation_labels(self) -> tuple[Any, dict[str, Any]]:
         """The class numbers."""
@@ -92,16 +94,13 @@ class ClassLabels(Supervision):
 
     def class_sums(self, values: NDArray[Any]) -> NDArray[Any]:
         """The sum of the rows of ``values`` over the points of each class."""
-        points = np.flatnonzero(self.known)
-        entries = np.ones(len(points), values.dtype), (self.classes[points], points)
-        return np.asarray(sparse.csr_array(entries, shape=(self.n_classes, len(self))) @ values)
+        return np.asarray(self.indicator().T.astype(values.dtype) @ values)
 
     def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of the differences from the class means."""
-        _, classes = np.unique(self.classes, return_inverse=True)
-        member = np.zeros((classes.max() + 1, len(rows)), rows.dtype)
-        member[classes, np.arange(len(rows))] = 1
-        residual = rows - ((member @ rows) / member.sum(axis=1, keepdims=True))[classes]
+        sums = self.class_sums(rows)
+        counts = np.bincount(self.classes, minlength=len(sums)).astype(rows.dtype)
+        residual = rows - (sums / np.maximum(counts, 1)[:, None])[self.classes]
         return scatter_matrix(residual, np.zeros(rows.shape[1], rows.dtype)) / len(rows)
 
     def check_pairs(self) -> None:
@@ -147,9 +146,9 @@ class Tags(Supervision):
         """The tags of these points."""
         return replace(self, tags=self.tags[rows], missing=self.missing[rows], weights=_rows_of(self.weights, rows))
 
-    def indicator(self) -> NDArray[np.float64]:
+    def indicator(self) -> sparse.csr_array:
         """One column per tag, which is 1 for the points that have it."""
-        return np.asarray(self.tags.toarray())
+        return sparse.csr_array(self.tags, dtype=np.float64)
 
     def evaluation_labels(self) -> tuple[Any, dict[str, Any]]:
         """The tag matrix, and how many shared tags make points similar."""
@@ -166,7 +165,7 @@ class Tags(Supervision):
 
     def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of what a regression on the tags leaves."""
-        residual = rows - LeaveOneOutRidge(self.indicator()).fitted(rows, penalty=1.0)
+        residual = rows - LeaveOneOutRidge(self.indicator().toarray()).fitted(rows, penalty=1.0)
         return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)
 
     def check_pairs(self) -> None:
@@ -221,7 +220,7 @@ class Pairs(Supervision):
         """False: only pairs are known."""
         return False
 
-    def indicator(self) -> NDArray[np.float64]:
+    def indicator(self) -> sparse.csr_array:
         """Raise ValueError, since pairs have no labels."""
         raise ValueError("This method needs class labels or tags as y. Got pairs, which have no labels.")
 
