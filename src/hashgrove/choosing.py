@@ -26,6 +26,7 @@ from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
 from hashgrove.metrics import Difference, evaluate
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.sharing import sharing
+from hashgrove.runtime.threads import beside
 from hashgrove.supervision import Supervision
 
 __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
@@ -35,10 +36,10 @@ MORE_ROWS = 2000  # that were not in the sample; they join the held-out rows
 LEAST_ROWS = 50  # with fewer rows there is nothing to try
 HELD_OUT = 2  # of each `GROUP` rows
 GROUP, SMALL_GROUP = 10, 5  # the latter for classes with fewer than `GROUP` rows
-DECISIVE_LEAD = 0.02  # if trees are behind the first candidate by more than this, no other trees are tried
+DECISIVE_LEAD = 0.01  # if trees are behind the first candidate by more than this, no other trees are tried
 K = 10
 NAMES = {"map": "mean average precision", "precision@10": "precision@10"}
-TRIAL_SHARE = 0.5  # of the trees and of the anchors that a trial uses
+TRIAL_SHARE = 0.5  # of the trees and of the anchors that a trial uses at first
 
 Fit = Callable[[Learner, NDArray[Any], Supervision], Encoder]
 
@@ -139,7 +140,13 @@ def candidates() -> tuple[Candidate, ...]:
 
 
 def choose(
-    fit: Fit, X: NDArray[Any], supervision: Supervision, rng: np.random.Generator, *, metric: str = "map"
+    fit: Fit,
+    X: NDArray[Any],
+    supervision: Supervision,
+    rng: np.random.Generator,
+    *,
+    metric: str = "map",
+    n_jobs: int | None = None,
 ) -> Choice:
     """Choose a hash function for these rows.
 
@@ -153,6 +160,8 @@ def choose(
     rng : Generator
         Draws the sample.
     metric : {"map", "precision@10"}
+    n_jobs : int or None
+        Number of threads. With one, the hash functions are tried one after the other, otherwise side by side.
     """
     if not supervision.has_labels:
         return Choice(BoostedTrees(start="linear"), (), 0, 0, "Pairs have no labels, which posterior bits need.")
@@ -164,7 +173,7 @@ def choose(
         return Choice(PosteriorBits(), (), 0, 0, why)
     tried = candidates()
     with sharing():
-        values = _try_all(fit, tried, X, supervision, trained, held_out, metric)
+        values = _try_all(fit, tried, X, supervision, trained, held_out, metric, n_jobs)
     trials = tuple(Trial.of(tried[place].hash_function, found) for place, found in values.items())
     best = _best(tried, values)
     why = f"It has the highest {NAMES[metric]} among {len(held_out):,} rows that the trial had not seen."
@@ -201,43 +210,85 @@ def _try_all(
     trained: NDArray[np.int64],
     held_out: NDArray[np.int64],
     metric: str,
+    n_jobs: int | None,
 ) -> dict[int, NDArray[np.float64]]:
     """The values of the queries for each hash function that was tried, by its place in the list."""
     rows, known, searched = X[trained], supervision.subset(trained), X[held_out]  # the same objects in every trial
     labels, options = supervision.subset(held_out).evaluation_labels()
-    values: dict[int, NDArray[np.float64]] = {}
-    for place, candidate in enumerate(tried):
-        learner = candidate.hash_function
-        if _is_hopeless(learner, tried, values):
-            continue
+
+    def measure(learner: Learner) -> NDArray[np.float64]:
         started = time.perf_counter()
-        codes = fit(_smaller(learner), rows, known).encode(searched)
+        codes = fit(learner, rows, known).encode(searched, n_jobs=n_jobs)
         report = evaluate(
-            codes, codes, y_queries=labels, y_database=labels, k=K, exclude_self=True, knn=None, **options
+            codes,
+            codes,
+            y_queries=labels,
+            y_database=labels,
+            k=K,
+            exclude_self=True,
+            knn=None,
+            n_jobs=n_jobs,
+            **options,
         )
         found = report.average_precision if metric == "map" else report.query_precision
-        values[place] = found[~np.isnan(found)]  # of the same queries in every trial
-        mean, seconds = values[place].mean(), time.perf_counter() - started
-        log.info("trial of %s: %s %.4f in %.1f s", describe(learner), NAMES[metric], mean, seconds)
+        found = found[~np.isnan(found)]  # of the same queries in every trial
+        seconds = time.perf_counter() - started
+        log.info("trial of %s: %s %.4f in %.1f s", describe(learner), NAMES[metric], found.mean(), seconds)
+        return found
+
+    values: dict[int, NDArray[np.float64]] = {}
+    for batch in _batches(tried):
+        learners = {place: tried[place].hash_function for place in batch}
+        promising = [place for place in batch if not _is_hopeless(learners[place], tried, values)]
+        with beside(n_jobs=n_jobs) as start:
+            found = {place: start(measure, _smaller(learners[place])) for place in promising}
+            values |= {place: result() for place, result in found.items()}
+    if (close := _close_second(tried, values)) is not None:
+        values[close] = measure(tried[close].hash_function)
     return values
 
 
-def _is_hopeless(learner: Learner, tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> bool:
-    """Whether others of its kind were tried, and the first candidate, of another kind, leads all of them by far.
+def _batches(tried: Sequence[Candidate]) -> tuple[list[int], list[int]]:
+    """Places of the candidates that are tried in any case, and of those that are tried if others of their kind are not
+    hopeless.
+    """
+    kinds = [type(candidate.hash_function) for candidate in tried]
+    always = [place for place, kind in enumerate(kinds) if kind is kinds[0] or kind not in kinds[:place]]
+    return always, [place for place in range(len(tried)) if place not in always]
 
-    The first candidate is a fair measure of trees because the linear score that they start from comes from the same
-    regression.
+
+def _is_hopeless(learner: Learner, tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> bool:
+    """Whether others of its kind were tried, and the first candidate, of another kind, leads all of them clearly.
+
+    That is by more than `DECISIVE_LEAD`, and beyond the 95 % interval of the difference. The first candidate is a fair
+    measure of trees because the linear score that they start from comes from the same regression.
     """
     kind = type(learner)
-    of_kind = [found.mean() for place, found in values.items() if type(tried[place].hash_function) is kind]
+    of_kind = [found for place, found in values.items() if type(tried[place].hash_function) is kind]
     if not of_kind or kind is type(tried[0].hash_function):
         return False
-    return bool(values[0].mean() - max(of_kind) > DECISIVE_LEAD)
+    lead = Difference.of(values[0], max(of_kind, key=lambda found: float(found.mean())))
+    return lead.mean > DECISIVE_LEAD and lead.low > 0
+
+
+def _close_second(tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> int | None:
+    """The place of the best trees if posterior bits are the best, but not clearly better; otherwise None.
+
+    A trial grows half of the trees and the fit all of them, while posterior bits are in a trial what they are in the
+    fit. So where the two are close, the trees deserve a trial in full.
+    """
+    is_first_kind = {place: type(tried[place].hash_function) is type(tried[0].hash_function) for place in values}
+    others = {place: found for place, found in values.items() if not is_first_kind[place]}
+    best = _best(tried, values)
+    if not others or not is_first_kind[best]:
+        return None
+    second = _best(tried, others)
+    return None if Difference.of(values[best], values[second]).low > 0 else second
 
 
 def _best(tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> int:
     """The place of the best candidate; a later one must lead by more than its own lead and the standard error."""
-    best, *later = values
+    best, *later = sorted(values)
     for place in later:
         ahead = Difference.of(values[place], values[best])
         error = (ahead.high - ahead.low) / 4  # the interval reaches two standard errors to each side

@@ -412,9 +412,8 @@ class FastHash(SupervisedHasher):
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
                 return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed), fewer)[0]
 
-            self.choice_ = choose(
-                fit, X, supervision, substream(np.random.default_rng(learned.seed), 4), metric=self.metric
-            )
+            rng = substream(np.random.default_rng(learned.seed), 4)
+            self.choice_ = choose(fit, X, supervision, rng, metric=self.metric, n_jobs=self.n_jobs)
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 

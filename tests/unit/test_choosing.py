@@ -45,6 +45,11 @@ def auto(n_bits=8, **parameters):
     return FastHash(n_bits, **{"random_state": 0, "n_jobs": 1} | parameters)
 
 
+@pytest.fixture
+def no_trial_in_full(monkeypatch):
+    monkeypatch.setattr(choosing, "_close_second", lambda *_: None)
+
+
 @pytest.mark.usefixtures("small_candidates")
 class TestChoice:
     def test_auto_is_the_default(self):
@@ -62,6 +67,7 @@ class TestChoice:
         np.testing.assert_array_equal(chosen.decision_function(X_NEW), given.decision_function(X_NEW))
         assert given.choice_ is None
 
+    @pytest.mark.usefixtures("no_trial_in_full")
     def test_trials_share_decompositions_and_find_the_same_without_sharing(self, monkeypatch):
         sizes = []
 
@@ -131,6 +137,7 @@ class TestChoice:
         hasher = auto().fit(X, y, unlabelled=-1, sample_weight=np.linspace(0.5, 2, len(y)))
         assert hasher.choice_.n_rows + hasher.choice_.n_held_out == 90
 
+    @pytest.mark.usefixtures("no_trial_in_full")
     def test_a_trial_learns_with_the_weights_of_its_rows(self):
         weights, seen = np.linspace(0, 2, len(Y)), []
         encoder = ITQ(8, random_state=0).fit(X).encoder_
@@ -178,8 +185,8 @@ class TestChoice:
 
     @pytest.mark.parametrize(
         ("maps", "n_tried"),
-        [((0.6, 0.7, 0.57), 3), ((0.6, 0.7, 0.59), 5), ((0.6, 0.5, 0.7), 5)],
-        ids=["trees far behind ridge", "trees behind logistic only", "trees ahead"],
+        [((0.6, 0.7, 0.585), 3), ((0.6, 0.7, 0.595), 5), ((0.6, 0.5, 0.7), 5)],
+        ids=["trees far behind ridge", "trees hardly behind ridge", "trees ahead"],
     )
     def test_other_trees_are_tried_unless_the_first_are_far_behind_the_ridge_posterior(self, maps, n_tried):
         tried, values = candidates(), {}
@@ -187,6 +194,30 @@ class TestChoice:
             if not choosing._is_hopeless(candidate.hash_function, tried, values):
                 values[place] = np.full(5, (*maps, 0.5, 0.5)[place])
         assert list(values) == list(range(n_tried))
+
+    def test_a_lead_that_queries_do_not_agree_on_is_not_clear(self):
+        tried, rng = candidates(), np.random.default_rng(0)
+        noise = rng.standard_normal(50)
+        noise = (noise - noise.mean()) / noise.std(ddof=1) * np.sqrt(50)  # the standard error of its mean is 1
+        for error, is_hopeless in ((0.02, False), (0.005, True)):
+            values = {0: np.full(50, 0.6), 2: np.full(50, 0.58) + error * noise}
+            assert choosing._is_hopeless(tried[3].hash_function, tried, values) == is_hopeless
+
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ((0.6, 0.61, 0.58, 0.59, 0.605), 4),
+            ((0.6, 0.61, 0.58, 0.59, 0.5), 3),
+            ((0.6, 0.61, 0.4, 0.4, 0.4), None),
+            ((0.6, 0.61, 0.7, 0.4, 0.4), None),
+            ((0.6, 0.61), None),
+        ],
+        ids=["kernel close", "sign leaves close", "none close", "trees are the best", "no trees were tried"],
+    )
+    def test_trees_close_to_posterior_bits_are_tried_in_full(self, values, expected):
+        noise = np.linspace(-0.5, 0.5, 100)
+        tried = {place: value + (0.4 if place < 2 else -0.4) * noise for place, value in enumerate(values)}
+        assert choosing._close_second(candidates(), tried) == expected
 
     def test_a_trial_grows_fewer_trees(self):
         seen = []
@@ -231,6 +262,7 @@ class TestDeterminism:
 
 @pytest.mark.usefixtures("small_candidates")
 class TestWrittenDown:
+    @pytest.mark.usefixtures("no_trial_in_full")
     def test_in_the_history_and_the_log(self, caplog):
         with caplog.at_level(logging.INFO, logger="hashgrove"):
             hasher = auto().fit(X, Y)

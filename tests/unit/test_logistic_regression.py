@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
 from hashgrove.numerics import logistic
-from hashgrove.numerics.logistic import PENALTIES, Targets, fit_logits, fit_out_of_fold, split_folds
+from hashgrove.numerics.logistic import MIDDLE, PENALTIES, Targets, fit_logits, fit_out_of_fold, split_folds
 from makers import blob_tags, blobs
 
 X, Y = (part[:90] for part in blobs(120, 6, 10, noise=0.3))
@@ -80,14 +80,20 @@ class TestSolution:
         whole = fit_logits(centred, labels, penalty=found.penalty, exclusive=True)
         np.testing.assert_allclose(found.model.of(rows), whole.of(centred), atol=0.1)
 
-    def test_the_penalty_is_the_most_likely_one(self):
-        folds, found = out_of_fold()
-        losses = []
+    @pytest.mark.parametrize(("noise", "step"), [(0.1, 1), (0.3, -1), (2.0, -1)])
+    def test_the_first_fold_chooses_the_most_likely_penalty(self, noise, step):
+        """The search starts in the middle and goes to weaker penalties or to stronger ones."""
+        rows, y = (part[:90] for part in blobs(120, 6, 10, noise=noise))
+        rows, labels = (rows - rows.mean(axis=0)).astype(np.float32), np.eye(6)[y]
+        folds, found = out_of_fold(rows, labels)
+        others, losses = folds != 0, []
         for penalty in PENALTIES:
-            models = [fit_logits(X[folds != k], CLASSES[folds != k], penalty=penalty, exclusive=True) for k in range(3)]
-            logits = np.stack([models[fold].of(row[None])[0] for row, fold in zip(X, folds, strict=True)])
-            losses.append((logsumexp(logits, axis=1) - logits[np.arange(len(X)), Y]).mean())
-        assert found.penalty == PENALTIES[np.argmin(losses)]
+            model = fit_logits(rows[others], labels[others], penalty=penalty, exclusive=True)
+            logits = model.of(rows[~others])
+            losses.append((logsumexp(logits, axis=1) - logits[labels[~others] > 0]).mean())
+        best = np.argmin(losses)
+        assert found.penalty == PENALTIES[best]
+        assert np.sign(best - MIDDLE) == step
 
 
 def test_folds_divide_each_class_evenly():

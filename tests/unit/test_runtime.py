@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from importlib import import_module
 
 import numpy as np
@@ -206,7 +206,10 @@ def test_a_person_at_a_terminal_is_told_once_why_there_is_a_wait(tmp_path):
         error = follower if terminal else subprocess.PIPE
         done = subprocess.run([sys.executable, "-c", code], env=cache, stderr=error, check=False)
         os.write(follower, b"end\n")
-        said[terminal] = os.read(leader, 4096).decode(), done.stderr
+        screen = b""
+        while not screen.endswith(b"end\r\n"):  # what is there may come in parts
+            screen += os.read(leader, 4096)
+        said[terminal] = screen.decode(), done.stderr
         os.close(leader)
         os.close(follower)
     assert said == {True: (f"{COMPILING}\r\nend\r\n", None), False: ("end\r\n", b"")}
@@ -345,6 +348,47 @@ class TestBeside:
             call = start(int, "no number")
             with pytest.raises(ValueError, match="no number"):
                 call()
+
+    def test_calls_begin_no_other_piece_after_the_block_has_failed(self):
+        begun, failed = [], threading.Event()
+
+        def piece(number):
+            begun.append(number)
+            if number == 2:
+                failed.wait(60)
+
+        def work():
+            return list(in_order(piece, range(1_000), n_jobs=1))
+
+        def fail_in_piece_two(start):
+            call = start(work)
+            while 2 not in begun:
+                time.sleep(0.001)
+            threading.Timer(0.2, failed.set).start()  # when the block has failed
+            raise KeyboardInterrupt(call)
+
+        with pytest.raises(KeyboardInterrupt) as caught, beside(n_jobs=2) as start:
+            fail_in_piece_two(start)
+        assert begun == [0, 1, 2]
+        with pytest.raises(CancelledError):
+            caught.value.args[0]()
+
+    def test_a_result_that_two_calls_need_is_made_once(self):
+        made, together = [], threading.Barrier(2, timeout=60)
+
+        @shared
+        def slow(rng):
+            made.append(time.sleep(0.05))
+            return rng.random()
+
+        def ask(rng):
+            together.wait()
+            return slow(rng), rng.random()
+
+        with sharing(), beside(n_jobs=2) as start:
+            calls = [start(ask, np.random.default_rng(5)) for _ in range(2)]
+            assert calls[0]() == calls[1](), "the generators are left in the same state, too"
+        assert len(made) == 1
 
     def test_shared_results_are_shared_with_the_calls(self):
         made = []

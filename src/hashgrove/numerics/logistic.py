@@ -2,7 +2,7 @@
 
 A model fits the rows that it was trained on better than others, so whatever is learned next should see predictions of
 models that have not seen the row. A logistic regression has no closed form for them: three models learn from two thirds
-of the rows each. They also choose the penalty, by the likelihood of the labels that they have not seen.
+of the rows each. The first of them chooses the penalty, by the likelihood of the labels that it has not seen.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["Logits", "OutOfFold", "Targets", "fit_logits", "fit_out_of_fold", "s
 
 N_FOLDS = 3
 PENALTIES = 0.01 / np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])  # from strong to weak
+MIDDLE = 3  # the place of the penalty that is tried first
 CHOOSING_ROWS = 6000  # more are not needed to choose the penalty
 MAX_ITER = 60
 LEAST_CURVATURE = 1e-6
@@ -186,23 +187,17 @@ def fit_out_of_fold(
         part = rows[chosen], learned[k].labels[chosen]
         return fit_logits(*part, penalty=penalty, exclusive=exclusive, sample_weight=weights, start=start)
 
-    def unlikelihood(models: list[Logits]) -> float:
-        unseen = [np.flatnonzero((folds == k) & sample[:n]) for k in range(N_FOLDS)]
-        pairs = zip(models, unseen, strict=True)
-        return sum(_cross_entropy(model.of(rows[part]), labels[part], exclusive=exclusive) for model, part in pairs)
+    unseen = np.flatnonzero((folds == 0) & sample[:n])
+    unseen_rows, unseen_labels = rows[unseen], labels[unseen]
 
-    best: tuple[float, float, list[Logits]] = np.inf, PENALTIES[0], []
-    models: list[Any] = [None] * N_FOLDS
-    for penalty in PENALTIES.tolist():
-        models = run_tasks(learn, [(k, sample, penalty, models[k]) for k in range(N_FOLDS)], n_jobs=n_jobs)
-        if (found := unlikelihood(models)) >= best[0]:
-            break
-        best = found, penalty, models
-    _, penalty, models = best
-    if not sample.all():
-        models = run_tasks(
-            learn, [(k, np.ones(n_rows, bool), penalty, models[k]) for k in range(N_FOLDS)], n_jobs=n_jobs
-        )
+    def judge(penalty: float, start: Logits | None) -> tuple[float, Logits]:
+        model = learn(0, sample, penalty, start)
+        return _cross_entropy(model.of(unseen_rows), unseen_labels, exclusive=exclusive), model
+
+    penalty, first = _descend(judge, PENALTIES.tolist(), MIDDLE)
+    every = np.ones(n_rows, bool)  # the other models start anew: the first one has seen labels that they must not see
+    models = run_tasks(learn, [(k, every, penalty, None) for k in range(1, N_FOLDS)], n_jobs=n_jobs)
+    models = [first if sample.all() else learn(0, every, penalty, first), *models]
     left_out = np.empty(labels.shape, np.float32)
     for k, model in enumerate(models):
         left_out[folds == k] = model.of(rows[:n][folds == k])
@@ -213,6 +208,29 @@ def fit_out_of_fold(
     )
     weights = model.weights @ basis.T
     return OutOfFold(Logits(weights, model.bias - weights @ mean), left_out, penalty)
+
+
+def _descend(
+    judge: Callable[[float, Logits | None], tuple[float, Logits]], penalties: list[float], first: int
+) -> tuple[float, Logits]:
+    """The penalty that is judged best, and its model: from the first place weaker ones, or else stronger ones.
+
+    The search goes on as long as a penalty is better than the last one. Each model starts from the one before.
+
+    >>> _descend(lambda penalty, start: (abs(penalty - 8), penalty), [16, 8, 4, 2, 1], 3)
+    (8, 8)
+    """
+    best, model = judge(penalties[first], None)
+    place = first
+    for step in (1, -1):
+        while 0 <= place + step < len(penalties):
+            found, following = judge(penalties[place + step], model)
+            if found >= best:
+                break
+            best, model, place = found, following, place + step
+        if place != first:
+            break
+    return penalties[place], model
 
 
 def _uncorrelated(X: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

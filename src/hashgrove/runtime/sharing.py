@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,14 +17,27 @@ __all__ = ["shared", "sharing"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The results so far of the innermost block of `sharing`, by function and arguments. Each is kept with its arguments,
-# which are compared by identity: as long as they are kept, no other object has their identity.
-_results: ContextVar[dict[Hashable, tuple[Any, list[Any], Any]] | None] = ContextVar("results", default=None)
+
+@dataclass
+class _Call:
+    """One call of a shared function: its arguments, whose identity no other object has as long as they are kept here,
+    and its result. Whoever holds the lock makes the call, and others wait.
+    """
+
+    arguments: list[Any]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    is_done: bool = False
+    result: Any = None
+    states: list[Any] = field(default_factory=list)  # in which the call left its random generators
+
+
+# The calls so far in the innermost block of `sharing`, by function and arguments.
+_calls: ContextVar[dict[Hashable, _Call] | None] = ContextVar("calls", default=None)
 
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """Inside this block, functions marked by `shared` are called once for the same arguments.
+    """Inside this block, functions marked by `shared` are called once for the same arguments, by whatever thread.
 
     >>> @shared
     ... def squares(x):
@@ -34,11 +49,11 @@ def sharing() -> Iterator[None]:
     computing
     True
     """
-    token = _results.set({})
+    token = _calls.set({})
     try:
         yield
     finally:
-        _results.reset(token)
+        _calls.reset(token)
 
 
 def shared(function: Callable[P, R]) -> Callable[P, R]:
@@ -51,20 +66,21 @@ def shared(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        results = _results.get()
-        if results is None:
+        calls = _calls.get()
+        if calls is None:
             return function(*args, **kwargs)
         values = [*args, *(value for name, value in sorted(kwargs.items()) if name != "n_jobs")]
         names = tuple(name for name in sorted(kwargs) if name != "n_jobs")
-        key = (function, names, *map(_identity, values))
+        known = calls.setdefault((function, names, *map(_identity, values)), _Call(values))
         generators = [value for value in values if isinstance(value, np.random.Generator)]
-        if key not in results:
-            result = function(*args, **kwargs)
-            results[key] = values, [generator.bit_generator.state for generator in generators], result
-        _, states, result = results[key]
-        for generator, state in zip(generators, states, strict=True):
+        with known.lock:
+            if not known.is_done:
+                known.result = function(*args, **kwargs)
+                known.states = [generator.bit_generator.state for generator in generators]
+                known.is_done = True
+        for generator, state in zip(generators, known.states, strict=True):
             generator.bit_generator.state = state
-        return result
+        return known.result
 
     return call
 

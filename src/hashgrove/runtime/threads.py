@@ -6,9 +6,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, lru_cache, partial
 from numbers import Integral
 from typing import Any
@@ -20,6 +20,7 @@ GRACE_SECONDS = 2.0  # time that a call has to end after it was asked to stop
 PIECES_AHEAD = 2  # pieces of work per thread that `in_order` takes before there is a result
 
 _thread = threading.local()  # ``is_piece``: whether this thread carries out a piece of work of `in_order`
+_failed: ContextVar[tuple[threading.Event, ...]] = ContextVar("failed", default=())  # of the blocks of `beside` around
 
 
 def available_threads(n_jobs: int | None = None) -> int:
@@ -94,7 +95,8 @@ def run_tasks(
 def beside(*, n_jobs: int | None = None) -> Iterator[Callable[..., Callable[[], Any]]]:
     """A block with a function that starts calls beside it: it returns at once, with a function that waits for a result.
 
-    With one thread a call is made when its result is asked for. The block ends when the calls that have begun have.
+    With one thread a call is made when its result is asked for. The block ends when the calls that have begun have. If
+    it fails, these begin no other piece of work (`in_order`), so that it ends soon.
 
     >>> with beside(n_jobs=2) as start:
     ...     power = start(pow, 2, 3)
@@ -104,8 +106,16 @@ def beside(*, n_jobs: int | None = None) -> Iterator[Callable[..., Callable[[], 
     if available_threads(n_jobs) == 1:
         yield lambda function, *arguments, **named: cache(partial(function, *arguments, **named))
         return
+    failed = threading.Event()
+    token = _failed.set((*_failed.get(), failed))
     with ThreadPoolExecutor(thread_name_prefix="hashgrove-beside") as pool:
-        yield lambda *call, **named: pool.submit(copy_context().run, *call, **named).result
+        try:
+            yield lambda *call, **named: pool.submit(copy_context().run, *call, **named).result
+        except BaseException:
+            failed.set()
+            raise
+        finally:
+            _failed.reset(token)
 
 
 def in_order(
@@ -120,9 +130,16 @@ def in_order(
     >>> list(in_order(abs, [-3, 2, -1], n_jobs=2))
     [3, 2, 1]
     """
-    n_threads = available_threads(n_jobs)
+    n_threads, failed = available_threads(n_jobs), _failed.get()
+
+    def going_on() -> Iterator[Any]:
+        for piece in pieces:
+            if any(event.is_set() for event in failed):
+                raise CancelledError
+            yield piece
+
     if n_threads == 1:
-        yield from map(function, pieces)
+        yield from map(function, going_on())
         return
 
     def carry_out(piece: Any) -> Any:
@@ -132,7 +149,7 @@ def in_order(
     waiting: deque[Future[Any]] = deque()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="hashgrove-piece") as pool:
         try:
-            for piece in pieces:
+            for piece in going_on():
                 waiting.append(pool.submit(carry_out, piece))
                 while waiting and (waiting[0].done() or len(waiting) >= max(ahead, PIECES_AHEAD * n_threads)):
                     yield waiting.popleft().result()
