@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +20,10 @@ import naive
 import tiny_onnx
 from hashgrove import LSH, FastHash, Gist, ImageEncoder, LinearSVM, ModelFileError, OnnxFeatures, load
 from hashgrove import features as features_module
-from hashgrove.features import FEATURES
+from hashgrove.features import FEATURES, load_extractor
 from hashgrove.features.images import ImageFileError
 from hashgrove.features.onnxfile import rebuild
+from hashgrove.features.preprocessing import PREPROCESSING
 from hashgrove.storage import modelfile
 
 # Small settings for the contract tests; an extractor that is not named here is tested with its defaults.
@@ -331,8 +334,45 @@ class TestNetwork:
         np.testing.assert_allclose(X, (pixels - mean) / std, rtol=1e-5)
         bgr = OnnxFeatures(path, output="scaled", mean=mean, std=std, channels="bgr").fit_transform(images)
         np.testing.assert_allclose(bgr, (pixels[:, ::-1] - mean) / std * 10, rtol=1e-5)
-        grey = OnnxFeatures(path, output="mean").fit_transform(images[..., 0])
+        grey = OnnxFeatures(path, output="mean", preprocess="raw").fit_transform(images[..., 0])
         np.testing.assert_allclose(grey, np.repeat(pixels[:, :1], 3, axis=1), rtol=1e-5)
+
+    @pytest.mark.parametrize("name", PREPROCESSING)
+    def test_a_scaling_by_its_name(self, path, images, tmp_path, name):
+        features = OnnxFeatures(path, output="mean", preprocess=name).fit(images[:3])
+        way = PREPROCESSING[name]
+        order = [2, 1, 0] if way.channels == "bgr" else [0, 1, 2]
+        expected = (images.mean(axis=(1, 2))[:, order] - way.mean) / way.std
+        np.testing.assert_allclose(features.transform(images), expected, rtol=1e-4, atol=1e-4)
+        numbers = OnnxFeatures(path, output="mean", mean=way.mean, std=way.std, channels=way.channels)
+        assert numbers.fit(images[:3]).parameters() == features.parameters()  # so a file has the numbers
+        features.save(tmp_path / "saved")
+        assert load_extractor(tmp_path / "saved").preprocess_ == way
+
+    def test_the_scaling_that_tells_images_apart_is_chosen(self, path, images):
+        """Here the features are the means of the channels, so wrong ones are those in which all images look alike."""
+        images = (images // 8 + 100).astype(np.uint8)
+        with pytest.warns(UserWarning, match="'preprocess' parameter was not given. 'clip' is used.* 16 of these"):
+            features = OnnxFeatures(path, output="mean").fit(np.concatenate([images, images]))
+        assert features.preprocess_ == PREPROCESSING["clip"]
+        with pytest.warns(UserWarning, match="look degenerate.*'preprocess' parameter is 'clip'"):
+            OnnxFeatures(path, output="mean", preprocess="raw").fit(images)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            OnnxFeatures(path, output="mean", preprocess="clip").fit(images)
+        with pytest.warns(UserWarning, match="3 images are too few"):
+            few = OnnxFeatures(path, output="mean").fit(images[:3])
+        assert few.preprocess_ == PREPROCESSING["raw"]
+
+    def test_damaged_files_do_not_choose(self, path, images, tmp_path):
+        files = write_files(images, tmp_path)
+        Path(files[0]).write_bytes(b"no image")
+        with pytest.warns(UserWarning, match=f"tells {len(files) - 1} of these"):
+            OnnxFeatures(path, output="mean", image_size=8).fit(files)
+
+    def test_a_name_and_numbers_exclude_each_other(self, path, images):
+        with pytest.raises(ValueError, match="must not be given with the 'mean' parameter"):
+            OnnxFeatures(path, output="mean", preprocess="unit", std=2).fit(images)
 
     @pytest.mark.parametrize(
         ("shape", "axes", "layout"),
@@ -340,12 +380,12 @@ class TestNetwork:
     )
     def test_layouts_and_a_fixed_batch(self, path, images, shape, axes, layout):
         path.write_bytes(tiny_onnx.model(input_shape=shape, axes=axes))
-        X = OnnxFeatures(path, output="mean", layout=layout, batch_size=5).fit_transform(images)
+        X = OnnxFeatures(path, output="mean", layout=layout, batch_size=5, preprocess="raw").fit_transform(images)
         np.testing.assert_allclose(X, images.mean(axis=(1, 2)), rtol=1e-5)
 
     def test_one_channel(self, path, images):
         path.write_bytes(tiny_onnx.model(input_shape=("n", 1, 16, 16)))
-        X = OnnxFeatures(path, output="mean").fit_transform(images)
+        X = OnnxFeatures(path, output="mean", preprocess="raw").fit_transform(images)
         np.testing.assert_allclose(X, images.mean(axis=(1, 2, 3))[:, None], rtol=1e-5)
         with pytest.raises(ValueError, match="single numbers"):
             OnnxFeatures(path, output="mean", mean=(1, 2, 3)).fit(images)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
+from hashgrove.cli.signature import Settings, SignatureCommand, SignatureOption, signature_options
 
 if TYPE_CHECKING:
     from hashgrove.cli.items import InputItems
@@ -23,6 +24,14 @@ _folder = click.argument("folder", metavar="INDEX")
 _model = click.option("--model", metavar="MODEL", help="Model that encodes ITEMS, or that made them if they are codes.")
 
 
+def _network_options() -> list[SignatureOption]:
+    """Options of the network that `build` takes."""
+    from hashgrove.features import OnnxFeatures
+
+    names = ("output", "image_size", "preprocess", "mean", "std", "channels", "layout")
+    return signature_options({"": OnnxFeatures}, only=names)
+
+
 @click.group()
 def index() -> None:
     """Build, change and describe an index.
@@ -32,21 +41,17 @@ def index() -> None:
 
     \b
     Example:
-      hashgrove index build photos/ --network net.onnx -o photos.hgi
+      hashgrove index build photos/ --network net.onnx --preprocess imagenet -o photos.hgi
     """
 
 
-@index.command()
+@index.command(cls=SignatureCommand, derive=_network_options)
 @click.argument("items")
 @click.option("-o", "--output", required=True, metavar="INDEX", help="Folder to write; an index there is replaced.")
 @_model
 @click.option("--network", metavar="FILE", help="ONNX network for images: its features are learned from and indexed.")
 @click.option("--bits", type=options.POSITIVE, default=64, show_default=True, help="Bits of a code, with --network.")
 @click.option("--labels-from-folders", is_flag=True, help="With --network: the folder of an image is its class.")
-@click.option("--output-name", metavar="NAME", help="Output of the network, if it has several.")
-@click.option("--size", type=options.POSITIVE, help="Side of the network's input, if the file leaves it open.")
-@click.option("--mean", type=float, default=0.0, show_default=True, help="Mean of the pixels, for the network.")
-@click.option("--std", type=float, default=1.0, show_default=True, help="Standard deviation of the pixels.")
 @click.option("--seed", type=options.SEED, default=0, show_default=True, help="Seed of what is learned.")
 @options.ids
 @click.option("--features/--no-features", "keep", default=True, help="Keep features in one byte each, for --rerank.")
@@ -58,14 +63,11 @@ def build(
     network: str | None,
     bits: int,
     labels_from_folders: bool,
-    output_name: str | None,
-    size: int | None,
-    mean: float,
-    std: float,
     seed: int,
     ids: str | None,
     keep: bool,
     n_jobs: int | None,
+    settings: Settings,
 ) -> None:
     """Index ITEMS: packed codes, features with --model, or images with --network or a model for images.
 
@@ -74,19 +76,20 @@ def build(
 
     \b
     Example:
-      hashgrove index build photos/ --network net.onnx -o photos.hgi
+      hashgrove index build photos/ --network net.onnx --preprocess imagenet -o photos.hgi
     """
     options.refuse(model is not None and network is not None, "Give --model or --network, not both.")
     options.refuse(labels_from_folders and network is None, "--labels-from-folders is for --network only.")
+    foreign = settings.flags_not_of() if network is None else []
+    options.refuse(bool(foreign), f"{' and '.join(foreign)}: for --network only.")
     from hashgrove.cli.items import read_items
     from hashgrove.index.folder import MODEL
     from hashgrove.metrics import describe_codes
 
     target = os.path.join(output, MODEL)
     if network is not None:
-        settings = {"output": output_name, "image_size": size, "mean": mean, "std": std}
         how: dict[str, Any] = {"n_bits": bits, "by_folder": labels_from_folders, "seed": seed, "n_jobs": n_jobs}
-        found, hasher, extractor = _learn_from_images(items, network, settings, **how)
+        found, hasher, extractor = _learn_from_images(items, network, settings.of(""), **how)
         _write_index(output, found, keep=keep)
         hasher.save(target, features=extractor)
     else:
@@ -114,13 +117,13 @@ def _learn_from_images(
     images = read_image_input(path)
     if not isinstance(images, list):
         raise FileError(f"{path}: must be a folder or a list of images for --network. Got an array.")
+    folders = [os.path.dirname(image) for image in images]
+    if by_folder and len(set(folders)) < 2:
+        raise FileError(f"{path}: must have images in at least two folders for --labels-from-folders.")
     extractor = OnnxFeatures(network, **settings, n_jobs=n_jobs).fit(images)
     X = extract_features(extractor, images, n_jobs)
     hasher: Hasher
     if by_folder:
-        folders = [os.path.dirname(image) for image in images]
-        if len(set(folders)) < 2:
-            raise FileError(f"{path}: must have images in at least two folders for --labels-from-folders.")
         hasher = FastHash(n_bits, random_state=seed, n_jobs=n_jobs).fit(X, np.array(folders))
     else:
         n_bits = min(n_bits, ITQ(n_bits).max_bits(n_samples=len(X), n_features=X.shape[1]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
@@ -98,12 +99,16 @@ class Program(click.Group):
 
     def _in_words_of_the_caller(self, ctx: click.Context, error: ValueError) -> str:
         """The message of an error; a parameter of the library has the name of its option."""
+        names = self._names(ctx)
         parameter, reason = getattr(error, "parameter", None), getattr(error, "reason", None)
-        if parameter is None or reason is None or ctx.invoked_subcommand is None:
-            return str(error) or type(error).__name__
-        command = self.get_command(ctx, ctx.invoked_subcommand)
-        names = {} if command is None else _names_of_options(command, ctx)
-        return f"{names[parameter]} {reason}" if parameter in names else str(error)
+        if parameter in names and reason is not None:
+            return f"{names[parameter]} {_spelled(reason, names)}"
+        return _spelled(str(error), names) or type(error).__name__
+
+    def _names(self, ctx: click.Context) -> dict[str, str]:
+        """Names of options by parameter of the library, of the command that is running."""
+        command = None if ctx.invoked_subcommand is None else self.get_command(ctx, ctx.invoked_subcommand)
+        return {} if command is None else _names_of_options(command, ctx)
 
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         """Run the program and exit."""
@@ -120,6 +125,15 @@ class Program(click.Group):
         # what was interrupted may be the compiler, which then fails at the end of the process
         is_unsafe = has_abandoned_calls() or (status == _Interrupted.exit_code and self.notice.printed)
         _exit(status if isinstance(status, int) else 0, at_once=is_unsafe)
+
+
+def _spelled(text: str, names: Mapping[str, str]) -> str:
+    """A message of the library with the names of options in place of those of parameters.
+
+    >>> _spelled("net.onnx: needs the 'image_size' parameter, a side", {"image_size": "--size"})
+    'net.onnx: needs --size, a side'
+    """
+    return re.sub(r"(?:\b[Tt]he )?'(\w+)' parameter\b", lambda found: names.get(found[1], found[0]), text)
 
 
 def _names_of_options(command: click.Command, ctx: click.Context) -> dict[str, str]:
@@ -194,4 +208,6 @@ def _hint(error: click.ClickException) -> str:
 
 
 def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    click.echo(f"Warning: {join_lines(message)}", err=True)
+    context = click.get_current_context(silent=True)
+    names = {} if context is None else _names_of_options(context.command, context)
+    click.echo(f"Warning: {_spelled(join_lines(message), names)}", err=True)

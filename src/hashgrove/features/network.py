@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -14,8 +16,18 @@ from numpy.typing import NDArray
 from hashgrove.features.base import FeatureExtractor
 from hashgrove.features.images import IMAGE_SIZE, RESAMPLING, image_size_pair
 from hashgrove.features.onnxsession import Network
+from hashgrove.features.preprocessing import (
+    AUTO,
+    MIN_IMAGES,
+    PREPROCESSING,
+    Preprocessing,
+    better,
+    choose,
+    sample,
+    separation,
+)
 from hashgrove.features.source import ImageSource
-from hashgrove.runtime.parameters import Constraint, FilePath, Integer, Number, OneOf, Several, Text
+from hashgrove.runtime.parameters import Constraint, FilePath, Integer, Number, OneOf, ParameterError, Several, Text
 from hashgrove.storage.formats import FileError, MissingFileError, one_line
 
 __all__ = ["OnnxFeatures"]
@@ -27,7 +39,8 @@ MAX_MODEL_BYTES = 2**31 - 1  # the limit of protobuf, and therefore of an ONNX f
 class OnnxFeatures(FeatureExtractor):
     """An output of an image network in an ONNX file.
 
-    The network's input is (pixel - mean) / std.
+    The network's input is (pixel - mean) / std. A file does not say which numbers it was trained with, and others give
+    features of little use; see ``preprocess``.
 
     Parameters
     ----------
@@ -39,12 +52,16 @@ class OnnxFeatures(FeatureExtractor):
     image_size : int, (int, int) or None, default=None
         Side, or height and width, of the network's input. Images are scaled to cover it and their centre is cut out.
         Without it the size is that in the file if the file fixes it, or else that of the array of images in `fit`.
-    mean : float or three floats, default=0
-        Mean of pixels that range from 0 to 255: one number, or one per channel in the order of ``channels``.
-    std : float or three floats, default=1
+    preprocess : {"auto", "raw", "unit", "symmetric", "imagenet", "clip", "caffe"}, default="auto"
+        Scaling of pixels by name; see `hashgrove.features.preprocessing.PREPROCESSING`. ``"auto"`` tries all of them on
+        up to 16 of the images in `fit`, keeps the one that tells images apart best, and says so in a warning.
+    mean : float, three floats or None, default=None
+        Mean of pixels that range from 0 to 255: one number, or one per channel in the order of ``channels``. Give
+        ``mean`` and ``std`` instead of ``preprocess``; the one that is not given is 0 or 1.
+    std : float, three floats or None, default=None
         Standard deviation of these pixels: one number, or one per channel.
-    channels : {"rgb", "bgr"}, default="rgb"
-        Order of the channels of the input.
+    channels : {"rgb", "bgr"} or None, default=None
+        Order of the channels of the input; None means that of ``preprocess``, or RGB.
     layout : {"nchw", "nhwc"} or None, default=None
         Order of the dimensions of the input; required if the file leaves the number of channels open.
     resampling : {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"}, default="bilinear"
@@ -64,9 +81,13 @@ class OnnxFeatures(FeatureExtractor):
         The ONNX file.
     input_size_ : (int, int)
         Height and width that images are resized to.
+    preprocess_ : Preprocessing
+        The scaling that is used.
 
     Notes
     -----
+    `fit` warns if the scaling that was given looks wrong: if another one tells images apart much better.
+
     Several batches run at a time, each on one thread, so the features do not depend on the number of threads. A model
     file holds the whole ONNX file.
     """
@@ -76,20 +97,22 @@ class OnnxFeatures(FeatureExtractor):
         "path": FilePath(),
         "output": Text(or_none=True),
         "image_size": IMAGE_SIZE,
-        "mean": Several(Number(), low=3, high=3, or_one=True),
-        "std": Several(Number(above=0), low=3, high=3, or_one=True),
-        "channels": OneOf(("rgb", "bgr")),
+        "preprocess": OneOf((AUTO, *PREPROCESSING)),
+        "mean": Several(Number(), low=3, high=3, or_one=True, or_none=True),
+        "std": Several(Number(above=0), low=3, high=3, or_one=True, or_none=True),
+        "channels": OneOf(("rgb", "bgr", None)),
         "layout": OneOf(("nchw", "nhwc", None)),
         "resampling": OneOf(RESAMPLING),
         "batch_size": Integer(1, 4096),
         "time_limit": Number(above=0, or_none=True),
     }
     flags: ClassVar[Mapping[str, str]] = {"path": "--network", "output": "--output-name", "batch_size": "--batch"}
-    example_options = "--network net.onnx --size 224 --mean 127 --std 128"
+    example_options = "--network net.onnx --size 224 --preprocess imagenet"
     resizes_arrays = True
-    not_saved: ClassVar[frozenset[str]] = FeatureExtractor.not_saved | {"path", "time_limit"}
+    not_saved: ClassVar[frozenset[str]] = FeatureExtractor.not_saved | {"path", "time_limit", "preprocess"}
     model_: NDArray[np.uint8]
     input_size_: tuple[int, int]
+    preprocess_: Preprocessing
 
     def __init__(
         self,
@@ -97,9 +120,10 @@ class OnnxFeatures(FeatureExtractor):
         *,
         output: str | None = None,
         image_size: int | tuple[int, int] | None = None,
-        mean: float | tuple[float, float, float] = 0.0,
-        std: float | tuple[float, float, float] = 1.0,
-        channels: str = "rgb",
+        preprocess: str = AUTO,
+        mean: float | tuple[float, float, float] | None = None,
+        std: float | tuple[float, float, float] | None = None,
+        channels: str | None = None,
         layout: str | None = None,
         resampling: str = "bilinear",
         batch_size: int = 16,
@@ -109,6 +133,7 @@ class OnnxFeatures(FeatureExtractor):
         self.path = path
         self.output = output
         self.image_size = image_size
+        self.preprocess = preprocess
         self.mean = mean
         self.std = std
         self.channels = channels
@@ -128,16 +153,81 @@ class OnnxFeatures(FeatureExtractor):
             self._open(model, size)
         except ValueError as error:
             raise FileError(f"{name}: {error}") from error
+        self._check_scaling(source)
+
+    def _check_combination(self) -> None:
+        if self.preprocess != AUTO and (self.mean is not None or self.std is not None):
+            raise ParameterError(
+                "preprocess",
+                "must not be given with the 'mean' parameter or the 'std' parameter. "
+                f"Got {self.preprocess!r} and one of them.",
+            )
+
+    def _scaling(self) -> Preprocessing:
+        """The scaling that the parameters give; "auto" starts with raw pixels."""
+        given = PREPROCESSING.get(self.preprocess)
+        mean: Any
+        std: Any
+        if given is None:
+            mean, std = (tuple(value) if np.size(value) > 1 else value for value in (self.mean, self.std))
+            return Preprocessing(mean or 0.0, std or 1.0, self.channels or "rgb")
+        return replace(given, channels=self.channels or given.channels)
+
+    def _check_scaling(self, source: ImageSource) -> None:
+        """Choose the scaling if none was given, or warn if the one that was given looks wrong."""
+        images = sample(replace(source, size=self.input_size_))
+        chooses = self.preprocess == AUTO and self.mean is None and self.std is None
+        found: dict[Preprocessing, float] = {}
+
+        def measure(way: Preprocessing) -> float:
+            if way not in found:
+                mirrored = np.ascontiguousarray(images[:, :, ::-1])
+                found[way] = separation(self._features(images, way), self._features(mirrored, way))
+            return found[way]
+
+        n_channels = self._network.n_channels
+        if len(images) < MIN_IMAGES:
+            if chooses:
+                warnings.warn(
+                    f"The 'preprocess' parameter was not given, and {len(images)} images are too few to choose it. "
+                    "Pixels go into the network as they are.",
+                    stacklevel=4,
+                )
+        elif chooses:
+            name = choose(measure, n_channels=n_channels)
+            self.preprocess_ = replace(PREPROCESSING[name], channels=self.channels or PREPROCESSING[name].channels)
+            warnings.warn(
+                f"The 'preprocess' parameter was not given. {name!r} is used, which tells {len(images)} of these "
+                "images apart best; if you know how the network was trained, name that.",
+                stacklevel=4,
+            )
+        elif (other := better(self.preprocess_, measure, n_channels=n_channels)) is not None:
+            name, own, best = other
+            warnings.warn(
+                "The features look degenerate, as if pixels were scaled wrongly: images are more similar to their own "
+                f"mirror images than to each other by a cosine of {own:.2f}, but by {best:.2f} if "
+                f"the 'preprocess' parameter is {name!r}.",
+                stacklevel=4,
+            )
 
     def _open(self, model: NDArray[np.uint8], size: tuple[int, int] | None) -> None:
         """Use the network in ``model`` for images of ``size``, and count its features on a black image."""
-        self.model_ = model
+        self.model_, self.preprocess_ = model, self._scaling()
+        if self.preprocess_.n_numbers > self._network.n_channels:
+            given = (
+                "the 'mean' parameter and the 'std' parameter"
+                if self.preprocess == AUTO
+                else "the 'preprocess' parameter"
+            )
+            raise ValueError(f"{given} must be single numbers, because the network takes grey images.")
         fixed = self._network.size
         wanted = image_size_pair(self.image_size) or fixed or size
         if wanted is None:
             raise ValueError("needs the 'image_size' parameter, because the file leaves the size of its input open")
         if fixed is not None and wanted != fixed:
-            raise ValueError(f"has an input of {fixed[0]} x {fixed[1]} pixels; 'image_size' must be that or None")
+            raise ValueError(
+                f"has an input of {fixed[0]} x {fixed[1]} pixels; the 'image_size' parameter must be that or None"
+            )
         if wanted[0] * wanted[1] > MAX_INPUT_PIXELS:
             raise ValueError(f"must have an input of at most {MAX_INPUT_PIXELS} pixels. Got {wanted[0]} x {wanted[1]}.")
         self.input_size_ = wanted
@@ -156,21 +246,20 @@ class OnnxFeatures(FeatureExtractor):
     def _images_per_batch(self, height: int, width: int) -> int:
         return int(self.batch_size)
 
-    def _features(self, batch: NDArray[np.uint8]) -> NDArray[Any]:
+    def _features(self, batch: NDArray[np.uint8], scaling: Preprocessing | None = None) -> NDArray[Any]:
         n_channels = self._network.n_channels
         if n_channels == 1:
             grey = batch if batch.ndim == 3 else batch.mean(axis=3, dtype=np.float32)
             pixels = grey[..., None].astype(np.float32)
         else:
             pixels = (batch[..., None].repeat(3, axis=3) if batch.ndim == 3 else batch).astype(np.float32)
-        if self.channels == "bgr":
-            pixels = pixels[..., ::-1]
-        mean, std = np.asarray(self.mean, np.float32), np.asarray(self.std, np.float32)
-        if max(mean.size, std.size) > n_channels:
-            raise ValueError(
-                "The 'mean' and 'std' parameters must be single numbers, because the network takes grey images."
-            )
-        return self._network.run((pixels - mean) / std, time_limit=self.time_limit)
+        return self._network.run((scaling or self.preprocess_)(pixels), time_limit=self.time_limit)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that the features depend on; the scaling in numbers, whatever its name."""
+        given = super().parameters()
+        used = asdict(self.preprocess_) if hasattr(self, "preprocess_") else {}
+        return given | {name: list(value) if isinstance(value, tuple) else value for name, value in used.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The ONNX file, and the height and width of the network's input."""

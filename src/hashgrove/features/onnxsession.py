@@ -156,4 +156,6 @@ def _layout(shape: list[int | None], layout: str | None) -> str:
 
 
 def _too_slow(what: str, time_limit: float | None) -> ValueError:
-    return ValueError(f"must take at most {time_limit} seconds {what}; set 'time_limit' higher if it may take longer")
+    return ValueError(
+        f"must take at most {time_limit} seconds {what}; set the 'time_limit' parameter higher if it may take longer"
+    )
