@@ -45,7 +45,7 @@ def test_a_slow_network_is_given_up(tmp_path):
     pytest.importorskip("onnxruntime")
     path = tmp_path / "slow.onnx"
     path.write_bytes(slow(folded=False))
-    with pytest.raises(FileError, match=r"slow\.onnx: must take at most 1 seconds per image; set 'time_limit' higher"):
+    with pytest.raises(FileError, match=r"slow\.onnx: must take at most 1 seconds per image; set the 'time_limit'"):
         OnnxFeatures(path, image_size=4, time_limit=1).fit(IMAGES[:1])
 
 

@@ -165,13 +165,11 @@ class OnnxFeatures(FeatureExtractor):
 
     def _scaling(self) -> Preprocessing:
         """The scaling that the parameters give; "auto" starts with raw pixels."""
-        given = PREPROCESSING.get(self.preprocess)
-        mean: Any
-        std: Any
-        if given is None:
-            mean, std = (tuple(value) if np.size(value) > 1 else value for value in (self.mean, self.std))
-            return Preprocessing(mean or 0.0, std or 1.0, self.channels or "rgb")
-        return replace(given, channels=self.channels or given.channels)
+        named = PREPROCESSING.get(self.preprocess)
+        if named is None:
+            mean, std = _hashable(self.mean, default=0.0), _hashable(self.std, default=1.0)
+            return Preprocessing(mean, std, self.channels or "rgb")
+        return replace(named, channels=self.channels or named.channels)
 
     def _check_scaling(self, source: ImageSource) -> None:
         """Choose the scaling if none was given, or warn if the one that was given looks wrong."""
@@ -278,6 +276,11 @@ class OnnxFeatures(FeatureExtractor):
         extractor = cls._from_parameters(parameters)
         extractor._open(np.ascontiguousarray(model), image_size_pair(size.tolist(), parameter="input_size"))
         return extractor
+
+
+def _hashable(value: Any, *, default: float) -> Any:
+    """One number, or three of them as a tuple."""
+    return default if value is None else tuple(value) if np.ndim(value) else value
 
 
 def _read_model(name: str) -> NDArray[np.uint8]:

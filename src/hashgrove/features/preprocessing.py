@@ -93,8 +93,9 @@ def separation(features: NDArray[np.float32], mirrored: NDArray[np.float32]) -> 
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = rows / np.where(np.isfinite(lengths) & (lengths > 0), lengths, 1).astype(np.float32)
+    lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    lengths[~np.isfinite(lengths) | (lengths == 0)] = 1
+    unit: NDArray[np.float32] = rows / lengths
     return unit
 
 
