@@ -31,9 +31,10 @@ from hashgrove.functions import (
 )
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import SOLVERS, as_solver
+from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, ParameterError
-from hashgrove.runtime.progress import report_progress
+from hashgrove.runtime.progress import report_progress, show_step
 from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import beside, in_order
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
@@ -101,7 +102,7 @@ class FastHash(SupervisedHasher):
     n_jobs : int or None
         Number of threads; ``None`` means all cores. If not stagewise, each learns bits of its own.
     verbose : int, default=0
-        1: show a progress bar if stderr is a terminal. 2: also print a line per bit if it is not.
+        1: show progress at a terminal, at a prompt or in a notebook. 2: elsewhere print a line per step and bit.
     callbacks : sequence of callables
         Functions that are called with a `BitRecord` after each bit.
 
@@ -292,7 +293,8 @@ class FastHash(SupervisedHasher):
             encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, others=others, final=False)
         else:
             encoder = self._learn_rows(rows, known, earlier, checkpoint, others=others)
-        found = measure(encoder, rows, held_out.X, held_out.labels, seed=seed, n_jobs=self.n_jobs)
+        with show_step("measuring the codes of the held-out rows", verbose=self.verbose):
+            found = measure(encoder, rows, held_out.X, held_out.labels, seed=seed, n_jobs=self.n_jobs)
         if refit:
             encoder = self._learn_rows(X, supervision, earlier, checkpoint, self.hash_function_, others=others)
         self.validation_ = found
@@ -410,10 +412,12 @@ class FastHash(SupervisedHasher):
             fewer = None if others is None else others[:: -(-len(others) // TRIAL_OTHERS)]
 
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
+                say(f"trying {describe(learner)} on a sample")
                 return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed), fewer)[0]
 
             rng = substream(np.random.default_rng(learned.seed), 4)
-            self.choice_ = choose(fit, X, supervision, rng, metric=self.metric, n_jobs=self.n_jobs)
+            with show_step("choosing the hash function", verbose=self.verbose) as say:
+                self.choice_ = choose(fit, X, supervision, rng, metric=self.metric, n_jobs=self.n_jobs)
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hashgrove.cli import options
+from hashgrove.runtime.progress import LOADING, show_step
 
 __all__ = ["demo"]
 
@@ -35,7 +36,8 @@ def demo(output: str, seed: int, serves: bool, port: int) -> None:
 
 
 def _compare(output: str, *, seed: int) -> None:
-    from hashgrove.cli.digits import compare, draw, format_results
+    with show_step(LOADING):
+        from hashgrove.cli.digits import compare, draw, format_results
     from hashgrove.cli.inputs import check_output
 
     check_output(output, inputs=())
@@ -57,11 +59,13 @@ def _serve_digits(*, seed: int, port: int) -> None:
     from hashgrove.cli.serve import check_installed, open_collection, serve_collection
 
     check_installed()
-    from hashgrove.cli.digits import IMAGES, INDEX, index_digits
+    with show_step(LOADING):
+        from hashgrove.cli.digits import IMAGES, INDEX, index_digits
 
     with tempfile.TemporaryDirectory(prefix="hashgrove-demo-") as folder:
         click.echo("Training on 600 handwritten digits, and indexing the others ...", err=True)
-        index_digits(folder, seed=seed)
+        with show_step("computing features and learning codes"):
+            index_digits(folder, seed=seed)
         images = os.path.join(folder, IMAGES)
         collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, images=images)
         serve_collection(collection, host="127.0.0.1", port=port, api_key=None, insecure=False)

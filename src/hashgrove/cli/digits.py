@@ -25,6 +25,7 @@ from hashgrove.features.images import resize_images
 from hashgrove.hasher import Hasher
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import Report, evaluate
+from hashgrove.runtime.progress import show_step
 from hashgrove.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -91,9 +92,13 @@ def compare(*, seed: int = 0) -> tuple[Digits, list[Result]]:
         "LSH": LSH(N_BITS, random_state=seed),
     }
     # Threads of BLAS spin while they wait. With matrices this small that takes seconds on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1, user_api="blas"), show_step("compiling kernels") as say:
         _compile(digits)
-        return digits, [_measure(name, hasher, digits) for name, hasher in methods.items()]
+        results = []
+        for name, hasher in methods.items():
+            say(f"learning and searching codes of {name}")
+            results.append(_measure(name, hasher, digits))
+    return digits, results
 
 
 def _split(seed: int) -> Digits:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hashgrove.cli import options
+from hashgrove.runtime.progress import LOADING, show_step
 
 __all__ = ["encode"]
 
@@ -30,10 +31,11 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     """
     suffix = Path(output).suffix.lower()
     options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
+    with show_step(LOADING):
+        from hashgrove.cli.items import encode_file
     from hashgrove import load
     from hashgrove.cli.images import names_file, write_names
     from hashgrove.cli.inputs import check_output
-    from hashgrove.cli.items import encode_file
     from hashgrove.features import ImageEncoder
     from hashgrove.metrics import describe_codes
     from hashgrove.storage.matrices import write_matrix

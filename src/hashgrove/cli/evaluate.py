@@ -6,6 +6,7 @@ import click
 
 from hashgrove.cli import options
 from hashgrove.cli.signature import Settings, SignatureCommand, SignatureOption, signature_options
+from hashgrove.runtime.progress import LOADING, show_step
 
 __all__ = ["evaluate"]
 
@@ -49,9 +50,10 @@ def evaluate(
     Example:
       hashgrove evaluate codes.npy queries.npy --model model.hashgrove --y-queries yq.npy --y-database yd.npy
     """
+    with show_step(LOADING):
+        from hashgrove.cli.items import open_database
     from hashgrove import evaluate as measure
     from hashgrove.cli.inputs import check_min_shared, read_rows_labels
-    from hashgrove.cli.items import open_database
     from hashgrove.cli.output import write_report
 
     chosen = settings.of("")
@@ -59,13 +61,7 @@ def evaluate(
     of_database = read_rows_labels(y_database, rows=len(index), of=codes)
     of_queries = read_rows_labels(y_queries, rows=len(items.codes), of=queries)
     check_min_shared(chosen, of_database)
-    report = measure(
-        index,
-        items.codes,
-        y_queries=of_queries,
-        y_database=of_database,
-        model=items.encoder,
-        n_jobs=n_jobs,
-        **chosen,
-    )
+    how = {"y_queries": of_queries, "y_database": of_database, "model": items.encoder, "n_jobs": n_jobs, **chosen}
+    with show_step("searching and measuring"):
+        report = measure(index, items.codes, **how)
     write_report(report, style=style)

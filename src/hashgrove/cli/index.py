@@ -12,6 +12,7 @@ import click
 
 from hashgrove.cli import options
 from hashgrove.cli.signature import Settings, SignatureCommand, SignatureOption, signature_options
+from hashgrove.runtime.progress import LOADING, show_step
 
 if TYPE_CHECKING:
     from hashgrove.cli.items import InputItems
@@ -82,7 +83,8 @@ def build(
     options.refuse(labels_from_folders and network is None, "--labels-from-folders is for --network only.")
     foreign = settings.flags_not_of() if network is None else []
     options.refuse(bool(foreign), f"{' and '.join(foreign)}: for --network only.")
-    from hashgrove.cli.items import read_items
+    with show_step(LOADING):
+        from hashgrove.cli.items import read_items
     from hashgrove.index.folder import MODEL
     from hashgrove.metrics import describe_codes
 
@@ -124,10 +126,11 @@ def _learn_from_images(
     X = extract_features(extractor, images, n_jobs)
     hasher: Hasher
     if by_folder:
-        hasher = FastHash(n_bits, random_state=seed, n_jobs=n_jobs).fit(X, np.array(folders))
+        hasher = FastHash(n_bits, random_state=seed, n_jobs=n_jobs, verbose=1).fit(X, np.array(folders))
     else:
         n_bits = min(n_bits, ITQ(n_bits).max_bits(n_samples=len(X), n_features=X.shape[1]))
-        hasher = ITQ(n_bits, random_state=seed).fit(X)
+        with show_step("learning codes"):
+            hasher = ITQ(n_bits, random_state=seed).fit(X)
     return InputItems(hasher.transform(X), images, X, hasher.encoder_), hasher, extractor
 
 
@@ -142,10 +145,11 @@ def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
 
     if os.path.exists(output) and not is_index_folder(output):
         raise FileError(f"{output}: must be an index, or not exist. Got something else.")
-    built = build_index(items.codes, ids=items.ids, model=items.encoder)
-    if keep and items.features is not None:
-        built.keep_features(items.features, ids=np.arange(len(built)) if items.ids is None else items.ids)
-    built.save(output)
+    with show_step("writing the index and its tables"):
+        built = build_index(items.codes, ids=items.ids, model=items.encoder)
+        if keep and items.features is not None:
+            built.keep_features(items.features, ids=np.arange(len(built)) if items.ids is None else items.ids)
+        built.save(output)
     remember_images(output, items.ids or ())
 
 
@@ -166,7 +170,8 @@ def add(folder: str, items: str, model: str | None, ids: str | None, replace: bo
     Example:
       hashgrove index add photos.hgi more-photos/
     """
-    from hashgrove.cli.items import as_ids, check_known_model, read_items, stored_model
+    with show_step(LOADING):
+        from hashgrove.cli.items import as_ids, check_known_model, read_items, stored_model
     from hashgrove.index import load_index
     from hashgrove.storage.formats import FileError
     from hashgrove.web.images import remember_images

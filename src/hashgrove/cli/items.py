@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.index import FlatIndex, load_index
 from hashgrove.index.folder import MODEL
 from hashgrove.index.memory import MemoryIndex
-from hashgrove.runtime.progress import show_count
+from hashgrove.runtime.progress import show_count, show_step
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.storage.matrices import read, read_codes, read_matrix
@@ -159,20 +158,17 @@ def _encode_images(
 
 
 def _encode_features(encoder: Encoder, X: NDArray[Any], path: str, model: str, n_jobs: int | None) -> NDArray[np.uint8]:
-    from rich.console import Console
-    from rich.progress import track
-
     if X.shape[1] != encoder.n_features:
         raise FileError(
             f"{path}: must have {encoder.n_features} features per row, as {model} was trained on. "
             f"Got {X.shape[1]} instead."
         )
     codes = np.empty((len(X), _n_bytes(encoder)), np.uint8)
-    parts = chunks(len(X), rows_per_chunk(X))
-    quiet = len(parts) < 2 or not sys.stderr.isatty()
-    for start, stop in track(parts, "encoding", console=Console(stderr=True), disable=quiet):
-        check_finite(path, X[start:stop], first_row=start)
-        codes[start:stop] = encoder.encode(X[start:stop], n_jobs=n_jobs)
+    with show_step(f"encoding {path}") as say:
+        for start, stop in chunks(len(X), rows_per_chunk(X)):
+            check_finite(path, X[start:stop], first_row=start)
+            codes[start:stop] = encoder.encode(X[start:stop], n_jobs=n_jobs)
+            say(f"encoding {path}: {stop:,} of {len(X):,} rows")
     return codes
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
+from hashgrove.runtime.progress import LOADING, show_step
 
 if TYPE_CHECKING:
     from hashgrove.cli.items import InputItems
@@ -60,7 +61,8 @@ def show_neighbours(
         sum((radius is not None, rerank, plain, weights)) > 1, "Give one of --radius, --rerank, --plain and --weights."
     )
     options.refuse(radius is not None and options.was_given("k"), "Give -k or --radius, not both.")
-    from hashgrove.cli.items import open_database
+    with show_step(LOADING):
+        from hashgrove.cli.items import open_database
     from hashgrove.cli.output import write_hits
     from hashgrove.cli.page import write_page
     from hashgrove.storage.formats import FileError
@@ -107,16 +109,17 @@ def _hits(
         codes, features = items.codes[part], None if items.features is None else items.features[part]
         common: dict[str, Any] = {"model": items.encoder, "n_jobs": n_jobs}
         results: Any
-        if radius is not None:
-            results = index.search_radius(codes, radius, **common)
-        elif order == "decoded":
-            results = index.search(codes, k, rerank=Decoded(encoder), features=features, **common)
-        elif order == "features":
-            results = index.search(codes, k, rerank=Rerank(), features=features, **common)
-        elif order == "weights":
-            results = index.search(codes, k, weights=np.abs(encoder.scores(features)), **common)
-        else:
-            results = index.search(codes, k, **common)
+        with show_step("searching"):
+            if radius is not None:
+                results = index.search_radius(codes, radius, **common)
+            elif order == "decoded":
+                results = index.search(codes, k, rerank=Decoded(encoder), features=features, **common)
+            elif order == "features":
+                results = index.search(codes, k, rerank=Rerank(), features=features, **common)
+            elif order == "weights":
+                results = index.search(codes, k, weights=np.abs(encoder.scores(features)), **common)
+            else:
+                results = index.search(codes, k, **common)
         for number, (distances, ids) in enumerate(zip(*results, strict=True), start=start):
             if distances.dtype.kind == "f":
                 distances = np.round(distances.astype(np.float64), 4)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
+from hashgrove.runtime.credentials import hide_credentials
+from hashgrove.runtime.progress import LOADING, show_step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +67,8 @@ def serve(
     options.refuse(labels is not None and labels_from_folders, "Give --labels or --labels-from-folders, not both.")
     where: dict[str, Any] = {"host": host, "port": port, "api_key": api_key, "insecure": insecure}
     _check_open(**where)
-    collection = open_collection(place, labels=labels, labels_from_folders=labels_from_folders, **known)
+    with show_step(f"opening {hide_credentials(place)}"):
+        collection = open_collection(place, labels=labels, labels_from_folders=labels_from_folders, **known)
     serve_collection(collection, connections_per_address=connections_per_address or None, **where)
 
 
@@ -90,7 +93,11 @@ def serve_collection(
 ) -> None:
     """Serve until Ctrl+C, and say where."""
     _check_open(host=host, port=port, api_key=api_key, insecure=insecure)
-    from hashgrove.web.server import run
+    with show_step(LOADING):
+        from hashgrove.web.server import run
+
+    with show_step("preparing for the first request"):
+        collection.warm_up()
 
     def say(url: str) -> None:
         click.echo(f"Serving {len(collection.index):,} items at {url} (stop with Ctrl+C)", err=True)

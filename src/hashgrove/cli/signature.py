@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hashgrove.runtime.progress import LOADING, show_step
+
 if TYPE_CHECKING:
     from hashgrove.runtime.parameters import Constraint
 
@@ -138,7 +140,8 @@ class SignatureCommand(click.Command):
     @cached_property
     def derived(self) -> list[SignatureOption]:
         """The options that come from signatures."""
-        return list(self._derive())
+        with show_step(LOADING):
+            return list(self._derive())
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters, for the parser and the help."""

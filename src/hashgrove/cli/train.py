@@ -86,15 +86,18 @@ def train(
     """
     files["labels"] = labels
     _check_call(files, validate)
-    hasher = _hasher(settings, n_jobs=n_jobs, verbose=0 if quiet else 1)
+    verbose = 0 if quiet else 1
+    hasher = _hasher(settings, n_jobs=n_jobs, verbose=verbose)
     from hashgrove.cli.inputs import check_min_shared, check_output, read_extractor, read_supervision
     from hashgrove.cli.output import format_training
+    from hashgrove.runtime.progress import show_step
 
     inputs = [features, extractor, *(files[name] for name in ("labels", "pairs", "triplets", "sample_weight"))]
     check_output(output, inputs=inputs)
     if checkpoint is not None:
         check_output(checkpoint, inputs=inputs, outputs=[output])
-    X, supervision = read_supervision(features, **files)
+    with show_step(f"reading {features}", verbose=verbose):
+        X, supervision = read_supervision(features, **files)
     made_by = read_extractor(extractor, n_features=X.shape[1], of=features)
     check_min_shared(settings.of(""), supervision.get("y"))
     started = time.perf_counter()
@@ -111,7 +114,8 @@ def train(
     if not quiet:
         from hashgrove.metrics import describe_codes
 
-        distinct, warning = describe_codes(hasher.transform(X))
+        with show_step("encoding the rows"):
+            distinct, warning = describe_codes(hasher.transform(X))
         click.echo(format_training(hasher, output, seconds, distinct))
         if warning is not None:
             click.echo(f"Warning: {warning}", err=True)

@@ -23,7 +23,7 @@ from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-from hashgrove.runtime.progress import COMPILING, COMPILING_AGAIN
+from hashgrove.runtime.progress import COMPILING, COMPILING_AGAIN, is_watched
 
 __all__ = ["kernel", "source_digest"]
 
@@ -133,7 +133,7 @@ class _CompilationListener(event.Listener):  # type: ignore[misc, unused-ignore]
         """Log the name; if nobody reads the log, tell a person at a terminal or prompt once why there is a wait."""
         if logger.isEnabledFor(logging.INFO):
             logger.info("compiling %s", name, extra={"cached": cached})
-        elif not self.told and (hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty())):
+        elif not self.told and is_watched():
             print(COMPILING if cached else COMPILING_AGAIN, file=sys.stderr)
             self.told = True
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove import index as indexes
-from hashgrove.codes import unpack
-from hashgrove.index import Index
+from hashgrove.codes import hamming, unpack
+from hashgrove.index import Decoded, Index, Rerank
 from hashgrove.index.engines import Engine
 from hashgrove.index.ids import MAX_ID, check_ids
 from hashgrove.index.stored_features import StoredFeatures
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Collection", "as_hex"]
 
+MANY_QUERIES = 64  # that are searched as a batch
+IMAGE = (64, 64, 3)  # shape of the image that warms up an extractor
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -219,6 +221,29 @@ class Collection:
             return None
         rows, known = stored.find(ids)
         return rows if len(ids) and known.all() else None
+
+    def warm_up(self) -> None:
+        """Do once what requests do, so that the first one waits neither for compilers nor for files."""
+        if not len(self.index):
+            return
+        ids, codes = self.contents()
+        self.codes_of(ids[:1])
+        hamming(codes[:1], codes[:1])
+        for n_queries in (1, MANY_QUERIES):  # few and many are searched by different kernels
+            self.index.search(np.repeat(codes[:1], n_queries, axis=0), 1, model=self.model)
+        if self.extractor is not None:
+            for _ in self.extractor.batches(np.zeros((1, *IMAGE), np.uint8), n_jobs=1):
+                pass
+        if self.encoder is not None:
+            rows = np.zeros((1, self.encoder.n_features))
+            query = self.encoder.encode(rows, n_jobs=1)
+            weights = np.abs(self.encoder.scores(rows, n_jobs=1))
+            if self.takes_weights:
+                self.index.search(query, 1, weights=weights, model=self.model)
+            if self.features_of(ids[:1]) is not None:  # those of other items may be missing
+                self.index.search(query, 1, rerank=Rerank(), features=rows, allowed=ids[:1], model=self.model)
+            if self.can_decode:
+                self.index.search(query, 1, rerank=Decoded(self.encoder), features=rows, model=self.model)
 
     def described(self, ids: NDArray[Any], *, show_code: bool = False) -> list[dict[str, Any]]:
         """Items as they are in JSON: id, label, name, fields and image; with ``show_code``, also their codes."""
