@@ -330,7 +330,11 @@ class TestErrors:
                 2,
                 "'first' is not one of",
             ),
-            ("nonsense", 2, "No such command 'nonsense'"),
+            ("nonsense", 2, r"No such command 'nonsense'\. See 'hashgrove --help'"),
+            ("trian X.npy", 2, r"No such command 'trian'\. Did you mean 'train'\? See 'hashgrove --help'"),
+            ("index bild X.npy", 2, r"No such command 'bild'\. Did you mean 'build'\? See 'hashgrove index --help'"),
+            ("features gst x", 2, r"No such command 'gst'\. Did you mean 'gist'\?"),
+            ("train X.npy y.npy -o m --hash-functoin trees", 2, "Did you mean '--hash-function'"),
         ],
     )
     def test_is_one_line(self, here, capsys, arguments, code, match):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import ClassVar
 
+import click
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -96,11 +97,22 @@ class TestHashFunction:
 
     def test_its_help(self, centroids, capsys):
         text = " ".join(call(capsys, "train", "--help")[1].split())
-        assert "--shift NUMBER centroids: Moves the hyperplane. [default: 0]" in text
-        assert "--kind [mean|median] centroids: What the centre of a side is. [default: mean]" in text
-        assert "--scale / --no-scale centroids: Divide by the length. [default: yes]" in text
+        _, own = text.split(" Options of centroids: ")
+        assert own.startswith("--shift NUMBER Moves the hyperplane. [default: 0]")
+        assert "--kind [mean|median] What the centre of a side is. [default: mean]" in own
+        assert "--scale / --no-scale Divide by the length. [default: yes]" in own
         assert re.search(r"--C NUMBER linear-svm: [^\]]*centroids: Not used\. \[default: 2 for centroids\]", text)
         assert "--other" not in text
+
+    def test_its_help_has_groups(self, centroids, capsys):
+        _, text, _ = call(capsys, "train", "-h")
+        titles = re.findall(r"^(\S.*):$", text, re.MULTILINE)
+        assert titles[:5] == ["Data", "Codes", "Running", "Method", "Options of trees"]
+        assert titles[-1] == "Options of several hash functions"
+        shown = re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+        context = click.Context(train, help_option_names=["-h", "--help"])
+        flags = [option.opts for option in train.get_params(context) if isinstance(option, click.Option)]
+        assert sorted(shown) == sorted(next(f for f in option if f.startswith("--")) for option in flags)
 
     @pytest.mark.parametrize(
         ("options", "match"),

@@ -29,7 +29,12 @@ COMMANDS = (
 )
 
 
-@click.group(cls=Program, names=COMMANDS, invoke_without_command=True, context_settings={"max_content_width": 100})
+@click.group(
+    cls=Program,
+    names=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="hashgrove")
 @click.pass_context
 def main(ctx: click.Context) -> None:

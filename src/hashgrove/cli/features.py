@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
+from hashgrove.cli.program import Group
 from hashgrove.cli.signature import Settings, SignatureCommand, signature_options
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["features"]
 
 
-class _Extractors(click.Group):
+class _Extractors(Group):
     """A group that has a command for each extractor of `hashgrove.features.FEATURES`, besides its own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

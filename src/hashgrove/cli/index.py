@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hashgrove.cli import options
+from hashgrove.cli.program import Group
 from hashgrove.cli.signature import Settings, SignatureCommand, SignatureOption, signature_options
 from hashgrove.runtime.progress import LOADING, show_step
 
@@ -33,7 +34,7 @@ def _network_options() -> list[SignatureOption]:
     return signature_options({"": OnnxFeatures}, only=names)
 
 
-@click.group()
+@click.group(cls=Group)
 def index() -> None:
     """Build, change and describe an index.
 

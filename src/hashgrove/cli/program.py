@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import logging
 import os
@@ -21,7 +22,7 @@ from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.progress import COMPILING, COMPILING_AGAIN
 from hashgrove.runtime.threads import has_abandoned_calls
 
-__all__ = ["Program", "join_lines"]
+__all__ = ["Group", "Program", "join_lines"]
 
 LIBRARY_NAMES = {
     "X": "FEATURES",
@@ -59,7 +60,20 @@ class _CompilationNotice(logging.Handler):
             click.echo(COMPILING if getattr(record, "cached", True) else COMPILING_AGAIN, err=True)
 
 
-class Program(click.Group):
+class Group(click.Group):
+    """A group of commands that suggests one for a mistyped name."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command of a call."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], names, n=1, cutoff=0.5)
+            suggestion = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"No such command {printable(args[0])!r}.{suggestion}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class Program(Group):
     """Commands that are imported by name, with one line on stderr and exit code 1 or 2 for whatever goes wrong.
 
     Exit code 1 means that data or files are unusable, 2 that the call itself was wrong. ``names`` are the commands;

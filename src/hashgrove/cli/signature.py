@@ -26,6 +26,7 @@ __all__ = ["Settings", "SignatureCommand", "SignatureOption", "descriptions", "s
 
 FLAGS = {"random_state": "--seed", "image_size": "--size", "n_iter": "--iterations", "max_depth": "--depth", "k": "-k"}
 SET_BY_COMMANDS = {"n_jobs", "verbose", "callbacks", "warm_start"}  # parameters that never become an option here
+OPTIONS_OF, SHARED = "Options of ", "Options of several hash functions"
 SEEDS = (0, 2**32 - 1)
 
 
@@ -130,12 +131,20 @@ class SignatureCommand(click.Command):
     """A command whose options come in part from signatures; its function gets them as ``settings``.
 
     ``derive`` gives these options. It is called when the help or a run of the command needs them, not before, because
-    it imports the classes.
+    it imports the classes. The help shows the options in ``groups``, which are collections of flags by their title;
+    options of a single owner have a group of their own.
     """
 
-    def __init__(self, *args: Any, derive: Callable[[], Iterable[SignatureOption]], **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        derive: Callable[[], Iterable[SignatureOption]],
+        groups: Mapping[str, Collection[str]] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
         self._derive = derive
+        self._groups = groups or {}
 
     @cached_property
     def derived(self) -> list[SignatureOption]:
@@ -147,6 +156,32 @@ class SignatureCommand(click.Command):
         """All parameters, for the parser and the help."""
         *own, help_option = super().get_params(ctx)
         return [*own, *self.derived, help_option]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, group by group."""
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in [*self._groups, "Options"]}
+        order = [flag for flags in self._groups.values() for flag in flags]
+        places = {flag: place for place, flag in enumerate(order)}
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        for option in sorted(options, key=lambda option: places.get(option.opts[-1], len(order))):
+            record = option.get_help_record(ctx)
+            if record is not None:
+                title = self._title(option)
+                redundant = f"{title.removeprefix(OPTIONS_OF)}: "
+                sections.setdefault(title, []).append((record[0], record[1].removeprefix(redundant)))
+        shared = {SHARED: sections.pop(SHARED, [])}  # they come last
+        for title, records in (sections | shared).items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def _title(self, option: click.Option) -> str:
+        """The title of the group that an option is in."""
+        owners = list(option.parameters) if isinstance(option, SignatureOption) else [""]
+        named = (title for title, flags in self._groups.items() if not {*flags}.isdisjoint(option.opts))
+        if owners == [""] or not self._groups:
+            return next(named, "Options")
+        return f"{OPTIONS_OF}{owners[0]}" if len(owners) == 1 else SHARED
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command with the derived options gathered in ``settings``."""

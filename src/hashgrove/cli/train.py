@@ -21,6 +21,16 @@ __all__ = ["train"]
 AUTO = "auto"
 SUPERVISION = ("labels", "label_column", "pairs", "triplets")  # of these the caller gives exactly one
 
+GROUPS = {
+    "Data": (
+        *("--output", "--label-column", "--pairs", "--triplets", "--unlabelled", "--sample-weight", "--features"),
+        *("--id-column", "--feature-columns"),
+    ),
+    "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--min-shared", "--validate"),
+    "Running": ("--seed", "--checkpoint", "--n-jobs", "--quiet", "--help"),
+    "Method": (*("--loss", "--inference", "--similar", "--dissimilar", "--weighted", "--stagewise", "--loss-length"),),
+}  # titles in the help, and flags
+
 
 def _derive() -> list[SignatureOption]:
     """Options of FastHash and of every hash function; where both have a flag, FastHash keeps it."""
@@ -39,7 +49,7 @@ def _derive() -> list[SignatureOption]:
     return [*shared, *(option for option in signature_options(HASH_FUNCTIONS) if not flags & set(option.opts))]
 
 
-@click.command(cls=SignatureCommand, derive=_derive)
+@click.command(cls=SignatureCommand, derive=_derive, groups=GROUPS)
 @click.argument("features")
 @click.argument("labels", required=False)
 @click.option("-o", "--output", required=True, metavar="MODEL", help="Model file to write.")
