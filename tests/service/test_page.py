@@ -162,7 +162,7 @@ def test_sliders_set_the_number_of_results_and_the_radius(page, address, digits)
     expect(page.locator("#results-summary")).to_contain_text("within 9 bits, the nearest 2 are shown")
 
 
-@pytest.mark.parametrize("way", ["Weights", "Re-ranking"])
+@pytest.mark.parametrize("way", ["Weights", "Features"])
 def test_other_rankings_show_how_items_have_moved(page, address, way):
     page.goto(f"{address}#/item/{QUERY}")
     before = found(page)

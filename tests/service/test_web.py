@@ -103,11 +103,11 @@ def test_search_by_features_codes_and_id_give_what_the_index_gives(client, digit
     for row in (0, 5):
         distances, ids = index.search(codes[[row]], 7)
         expected = ids[0].tolist(), distances[0].tolist()
-        assert found_by(search(client, features=[X[row].tolist()], k=7)) == expected
+        assert found_by(search(client, features=[X[row].tolist()], k=7, plain=True)) == expected
         by_code = search(client, codes=[codes[row].tobytes().hex()], k=7, model=model.digest)
         assert found_by(by_code) == expected
-        assert found_by(search(client, id=names[row], k=7)) == expected
-    several = search(client, features=X[:5].tolist(), k=3).json()
+        assert found_by(search(client, id=names[row], k=7, plain=True)) == expected
+    several = search(client, features=X[:5].tolist(), k=3, plain=True).json()
     distances, ids = index.search(codes[:5], 3)
     assert [[hit["id"] for hit in hits] for hits in several["results"]] == ids.tolist()
     assert [query["code"] for query in several["queries"]] == [code.tobytes().hex() for code in codes[:5]]
@@ -135,10 +135,10 @@ def test_radius_label_and_allowed_restrict_the_search(client, digits, index):
     assert list(zip(found, ids, strict=True)) == inside
     assert found_by(search(client, id=names[0], radius=9, k=2))[0] == ids[:2]
     labelled = [name for _, name in near if name.startswith("5/")]
-    assert found_by(search(client, id=names[0], label="5", k=1000))[0] == labelled
+    assert found_by(search(client, id=names[0], label="5", k=1000, plain=True))[0] == labelled
     some = [*labelled[:2], "nobody", names[0]]
-    assert found_by(search(client, id=names[0], allowed=some))[0] == [names[0], *labelled[:2]]
-    assert found_by(search(client, id=names[0], allowed=some, label="5"))[0] == labelled[:2]
+    assert found_by(search(client, id=names[0], allowed=some, plain=True))[0] == [names[0], *labelled[:2]]
+    assert found_by(search(client, id=names[0], allowed=some, label="5", plain=True))[0] == labelled[:2]
     assert found_by(search(client, id=names[0], label="none such"))[0] == []
 
 
@@ -214,6 +214,10 @@ def test_rerank_and_weights_give_what_the_index_gives(client, digits, index):
     assert found == ids[0].tolist()
     assert shown == pytest.approx(distances[0].tolist(), abs=1e-4)
     assert found_by(search(client, id=names[0], k=1, rerank=True))[0] == [names[0]]
+    for asked in ({"features": [X[0].tolist()]}, {"id": names[4]}):  # and so it is without being asked for
+        answer = search(client, **asked, k=5)
+        assert found_by(answer) == found_by(search(client, **asked, k=5, rerank=True))
+        assert answer.json()["ranked_by"] == client.get("/info").json()["default_ranking"] == "features"
 
 
 def test_a_histogram_counts_all_items(client, digits, index):

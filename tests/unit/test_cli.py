@@ -97,7 +97,7 @@ class TestChain:
     def test_search_json_and_csv_are_the_answers_of_the_library(self, here, small, capsys):
         database, queries, _, _ = small
         distances, ids = FlatIndex(database).search(queries, 4)
-        common = ("search", "small.npy", "queries.npy", "--model", "small.hashgrove")
+        common = ("search", "small.npy", "queries.npy", "--model", "small.hashgrove", "--plain")
         found = json.loads(call(capsys, *common, "-k", "4", "--json")[1])
         assert [hit["query"] for hit in found] == list(range(len(queries)))
         assert [hit["ids"] for hit in found] == ids.tolist()

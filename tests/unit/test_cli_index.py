@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import tiny_onnx
 from command import call, fails
-from hashgrove import LSH
+from hashgrove import LSH, load
 from hashgrove import index as indexes
 
 DIGITS = load_digits()
@@ -175,13 +175,34 @@ def test_an_index_where_a_file_of_codes_is_expected(capsys, folder):
     np.save("yq.npy", DIGITS.target[100:120])
     done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "-o", "X.hgi")
     assert done(capsys, "info", "X.hgi", "--json") == done(capsys, "index", "info", "X.hgi", "--json")
-    by_codes = done(capsys, "search", "codes.npy", "Q.npy", "--model", "model.hashgrove", "-k", "3", "--json")
-    assert done(capsys, "search", "X.hgi", "Q.npy", "-k", "3", "--json") == by_codes
+    how = ("-k", "3", "--json", "--plain")
+    by_codes = done(capsys, "search", "codes.npy", "Q.npy", "--model", "model.hashgrove", *how)
+    assert done(capsys, "search", "X.hgi", "Q.npy", *how) == by_codes
     labels = ("--y-database", "y.npy", "--y-queries", "yq.npy", "--json")
     by_codes = done(capsys, "evaluate", "codes.npy", "queries.npy", *labels)
     assert done(capsys, "evaluate", "X.hgi", "Q.npy", *labels) == by_codes
     fails(capsys, "evaluate", "X.hgi", "Q.npy", "--model", "other.hashgrove", *labels, code=1, match="different models")
     fails(capsys, "search", "X.hgi", "Q.npy", "--radius", "2", "-k", "3", code=2, match="Give -k or --radius")
+
+
+def test_queries_with_features_are_ranked_by_the_best_that_is_possible(capsys, folder):
+    """By features where the index keeps them; otherwise by bits, with ties by margins; --plain is as in the library."""
+    done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "-o", "kept.hgi")
+    done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "--no-features", "-o", "bare.hgi")
+    kept, bare = indexes.load_index("kept.hgi"), indexes.load_index("bare.hgi")
+    model, Q = load("model.hashgrove"), np.load("Q.npy")
+
+    def ids(place, *how):
+        return [hit["ids"] for hit in json.loads(done(capsys, "search", place, "Q.npy", "-k", "5", "--json", *how)[0])]
+
+    assert ids("kept.hgi") == ids("kept.hgi", "--rerank")
+    ties = bare.search(model.encode(Q), 5, rerank=indexes.BreakTies(model), features=Q)
+    plain = bare.search(model.encode(Q), 5)
+    assert ids("bare.hgi") == ties.ids.tolist() != plain.ids.tolist()
+    for place in ("kept.hgi", "bare.hgi"):
+        assert ids(place, "--plain") == plain.ids.tolist()
+    kept.close()
+    bare.close()
 
 
 def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folder):
@@ -194,7 +215,7 @@ def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folde
     by_codes = done(capsys, "search", "codes.npy", "queries.npy", "-k", "3")
     for model in ("model.hashgrove", "codes.hgi/model.hashgrove"):
         assert done(capsys, "search", "codes.hgi", "queries.npy", "--model", model, "-k", "3") == by_codes
-    assert done(capsys, "search", "codes.hgi", "Q.npy", "-k", "3") == by_codes
+    assert done(capsys, "search", "codes.hgi", "Q.npy", "-k", "3", "--plain") == by_codes
     other = ("--model", "other.hashgrove")
     fails(capsys, "search", "codes.hgi", "queries.npy", *other, code=1, match="different models")
     done(capsys, "index", "add", "codes.hgi", "queries.npy", "--model", "model.hashgrove")

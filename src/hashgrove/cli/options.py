@@ -42,8 +42,12 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option("-k", type=POSITIVE, default=10, show_default=True, help="Number of nearest items per query."),
             click.option("--radius", type=click.IntRange(min=0), help="Find all items within this distance instead."),
-            click.option("--rerank", is_flag=True, help="Order the nearest items by the features in the index."),
-            click.option("--plain", is_flag=True, help="Rank by Hamming distance even if the model can decode codes."),
+            click.option(
+                "--rerank",
+                is_flag=True,
+                help="Order the nearest items by the features in the index; an error if it keeps none.",
+            ),
+            click.option("--plain", is_flag=True, help="Rank by Hamming distance and id only."),
             click.option("--weights", is_flag=True, help="Weight each bit by the model's certainty about the query."),
             click.option("--html", metavar="FILE", help="Also write a page with the images."),
             json_style,

@@ -19,7 +19,8 @@ def query(folder: str, images: str, **how: Any) -> None:
     """Find the neighbours of new images.
 
     IMAGES is one image, or a folder of them. The model in the INDEX encodes them; `hashgrove index build` puts it
-    there.
+    there. The nearest items by their codes are ordered by the features that the index keeps; --plain leaves them as the
+    codes have them.
 
     \b
     Example:

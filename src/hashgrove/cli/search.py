@@ -28,12 +28,13 @@ def search(codes: str, queries: str, model: str | None, **how: Any) -> None:
     """Find the nearest CODES for each query.
 
     CODES is a file of packed codes, whose ids are its row numbers from 0, or an index, which has its own ids. QUERIES
-    are packed codes or, with a model, features or images. The model is --model, or the one in the index. Results are
-    sorted by distance and then by id.
+    are packed codes or, with a model, features or images. The model is --model, or the one in the index.
 
-    If the model can decode codes (train --hash-function decodable), items are ranked by the classes that their codes
-    state: the distance is one minus the probability that an item has the class of the query. --plain ranks by Hamming
-    distance.
+    Packed codes find items by Hamming distance, and ids decide among ties. With features or images there is more to go
+    by. If the model can decode codes (train --hash-function decodable), items are ranked by the classes that their
+    codes state: the distance is one minus the probability that an item has the class of the query. Otherwise, if the
+    index keeps features, the nearest items are ordered by the cosine distance of their features. Otherwise ties are
+    broken by the margins of the bits that differ. --plain ranks by Hamming distance and id only.
 
     \b
     Example:
@@ -95,15 +96,19 @@ def _hits(
 ) -> Iterator[Hit]:
     """Number, distances and ids of each query; real-valued distances are rounded to four digits.
 
-    The ``order`` is "plain" (by Hamming distance), "features", "weights", or "best": decoded where that is possible.
+    The ``order`` is "plain" (by Hamming distance), "features", "weights", or "best": by decoded classes, otherwise by
+    the features that the index keeps, otherwise by Hamming distance with ties by margins, whatever is possible.
     """
     import numpy as np
 
-    from hashgrove.index import Decoded, Rerank
+    from hashgrove.index import BreakTies, Decoded, Rerank
 
     encoder: Any = getattr(items.encoder, "encoder", items.encoder)  # the part of an ImageEncoder that takes features
-    if order == "best" and items.features is not None and encoder.decoder is not None:
-        order = "decoded"
+    orders: dict[str, Any] = {"features": Rerank()}
+    has_all_features = index.features is not None and len(index.features) == len(index)
+    if order == "best" and items.features is not None:
+        order = "decoded" if encoder.decoder is not None else "features" if has_all_features else "ties"
+        orders |= {"decoded": Decoded(encoder), "ties": BreakTies(encoder)}
     for start in range(0, len(items.codes), QUERIES_PER_SEARCH):
         part = slice(start, start + QUERIES_PER_SEARCH)
         codes, features = items.codes[part], None if items.features is None else items.features[part]
@@ -112,10 +117,8 @@ def _hits(
         with show_step("searching"):
             if radius is not None:
                 results = index.search_radius(codes, radius, **common)
-            elif order == "decoded":
-                results = index.search(codes, k, rerank=Decoded(encoder), features=features, **common)
-            elif order == "features":
-                results = index.search(codes, k, rerank=Rerank(), features=features, **common)
+            elif order in orders:
+                results = index.search(codes, k, rerank=orders[order], features=features, **common)
             elif order == "weights":
                 results = index.search(codes, k, weights=np.abs(encoder.scores(features)), **common)
             else:

@@ -8,6 +8,7 @@ from hashgrove.index.building import INDEXES, build_index, load_index
 from hashgrove.index.decoded import Decoded
 from hashgrove.index.engines import connect
 from hashgrove.index.flat import FlatIndex
+from hashgrove.index.margins import BreakTies
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.index.multi_index import MultiIndex
 from hashgrove.index.near import RadiusChoice, groups, pairs_within, suggest_radius
@@ -16,6 +17,7 @@ from hashgrove.index.results import SearchResult
 
 __all__ = [
     "INDEXES",
+    "BreakTies",
     "Decoded",
     "FlatIndex",
     "Index",

@@ -390,9 +390,9 @@ class Index(ABC):
             ``abs(hasher.decision_function(X))``. This ranks better than the Hamming distance and needs no more bytes
             per item, but it takes several times as long. Weights are rounded to multiples of about 1 / 32,768 of their
             sum over the query, and so are the distances. Engines do not offer it.
-        rerank : Rerank or Decoded, optional
-            Order the nearest items by their features instead (`Rerank`), or by the classes that their codes state
-            (`Decoded`).
+        rerank : Rerank, Decoded or BreakTies, optional
+            Order the nearest items by their features instead (`Rerank`), by the classes that their codes state
+            (`Decoded`), or only those at the same distance, by margins (`BreakTies`).
         features : array of shape (n_queries, n_features), optional
             The features of the queries, for ``rerank``.
         model : str, or an object with the attribute ``digest``, optional
@@ -404,8 +404,8 @@ class Index(ABC):
         -------
         result : SearchResult
             ``distances``, uint16 of shape (n_queries, min(k, n)), and ``ids``, int64 or str of the same shape.
-            Distances are float32 with ``rerank`` and with ``weights``, whose unit they have then; infinity or 0 where
-            float32 cannot hold them.
+            Distances are float32 with ``rerank`` (but for `BreakTies`) and with ``weights``, whose unit they have
+            then; infinity or 0 where float32 cannot hold them.
 
         Examples
         --------

@@ -74,7 +74,10 @@ class StoredRows(Protocol):
 
 
 class Order(Protocol):
-    """Another order of the nearest items: `Rerank` by their features, `hashgrove.index.Decoded` by their codes."""
+    """Another order of the nearest items: `Rerank` by their features, `hashgrove.index.Decoded` by their codes.
+
+    `hashgrove.index.BreakTies` changes the order of ties only.
+    """
 
     @property
     def model(self) -> str | None:
@@ -90,7 +93,7 @@ class Order(Protocol):
         stored: StoredRows | None,
         codes_of: Callable[[NDArray[Any]], NDArray[np.uint8]],
         n_jobs: int | None,
-    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Distances and ids of the ``k`` best candidates; `Index.search` calls this.
 
         ``nearest(codes, n)`` finds candidates, ``stored`` are the features that the index keeps, or None, and

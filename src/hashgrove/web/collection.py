@@ -146,6 +146,13 @@ class Collection:
         return self.stored_features is not None and self.encoder is not None
 
     @property
+    def default_ranking(self) -> str:
+        """What items are ranked by if a request does not say it and its query has features."""
+        if self.can_decode:
+            return "classes"
+        return "features" if self.can_rerank and self._read().have_features else "bits"
+
+    @property
     def can_decode(self) -> bool:
         """Whether a search can rank items by the classes that their codes state."""
         return self.encoder is not None and self.encoder.decoder is not None
@@ -170,7 +177,7 @@ class Collection:
     def _read(self) -> _Contents:
         with self._reading:
             if self._contents is None:
-                self._contents = _Contents(*self.index.items())  # both of one moment
+                self._contents = _Contents(*self.index.items(), self.stored_features)  # ids and codes of one moment
             return self._contents
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
@@ -275,8 +282,13 @@ class Collection:
 class _Contents:
     """All items of one moment."""
 
-    def __init__(self, ids: NDArray[Any], codes: NDArray[np.uint8]) -> None:
-        self.ids, self.codes = ids, codes
+    def __init__(self, ids: NDArray[Any], codes: NDArray[np.uint8], features: StoredFeatures | None) -> None:
+        self.ids, self.codes, self._features = ids, codes, features
+
+    @cached_property
+    def have_features(self) -> bool:
+        """Whether the index stores features of all items."""
+        return self._features is not None and len(self._features) == len(self.ids)
 
     @cached_property
     def lookup(self) -> Lookup:

@@ -84,8 +84,10 @@ class SearchOptions(_Request):
     allowed: Annotated[list[Id], Field(fail_fast=True, max_length=LIMITS.allowed)] | None = Field(
         None, description="Only items with these ids."
     )
-    rerank: StrictBool = Field(False, description="Order the nearest items by the features that the index stores.")
-    plain: StrictBool = Field(False, description="Rank by the number of bits that differ even if the model can decode.")
+    rerank: StrictBool = Field(
+        False, description="Order the nearest items by the features that the index stores, or fail."
+    )
+    plain: StrictBool = Field(False, description="Rank by the number of bits that differ, and by id.")
     weights: StrictBool = Field(False, description="Weight each bit by the confidence of the query in it.")
     show_code: StrictBool = Field(False, description="Return the code of each item, also as a text of bits.")
     show_histogram: StrictBool = Field(False, description="Return the number of items at each distance.")
@@ -261,6 +263,7 @@ class Info(BaseModel):
     fields: list[str]
     can_rerank: bool
     can_decode: bool = Field(description="Whether queries that the model encodes are ranked by decoded classes.")
+    default_ranking: RankedBy
     read_only: bool
     needs_key: bool
     model: str | None = Field(description="Digest of the model of the index, if it is known.")

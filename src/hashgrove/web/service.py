@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hashgrove._version import __version__
 from hashgrove.codes import hamming
-from hashgrove.index import Decoded, Rerank
+from hashgrove.index import BreakTies, Decoded, Rerank
 from hashgrove.index.rerank import Order
 from hashgrove.web.answers import Neighbours
 from hashgrove.web.batching import Batcher, Full, Query
@@ -59,6 +59,8 @@ class Service:
         self._orders: dict[str, Order] = {"features": Rerank()}
         if collection.can_decode:
             self._orders["classes"] = Decoded(collection.encoder)
+        if collection.encoder is not None:
+            self._orders["bits"] = BreakTies(collection.encoder)
         self.started = time.monotonic()
 
     def close(self) -> None:
@@ -92,6 +94,7 @@ class Service:
             "fields": collection.details.fields,
             "can_rerank": collection.can_rerank,
             "can_decode": collection.can_decode,
+            "default_ranking": collection.default_ranking,
             "read_only": collection.read_only,
             "needs_key": self.needs_key,
             "model": collection.index.model,
@@ -114,7 +117,8 @@ class Service:
         if options.show_histogram and len(queries.codes) > MAX_HISTOGRAMS:
             raise cannot_use("show_histogram", f"there are more than {MAX_HISTOGRAMS} queries")
         ranked_by = self._ranking(given.asked, queries)
-        order = self._orders.get(ranked_by)
+        takes_order = not options.plain and options.radius is None and queries.features is not None
+        order = self._orders.get(ranked_by) if takes_order else None
         k = self._n_results(options, len(queries.codes))
         if len(options.allowed or ()) > MANY_IDS:
             allowed, group = await self.encoding.run_large(lambda: self._filter(options))
@@ -143,11 +147,12 @@ class Service:
         return Neighbours(queries.codes, near[0], near[1], ranked_by, counts > k, seconds)
 
     def _ranking(self, options: SearchOptions, queries: Encoded) -> str:
-        """What items are ranked by: without options to the contrary, by decoded classes where that is possible."""
+        """What items are ranked by: without options to the contrary, by the best of what is possible."""
         if options.rerank or options.weights:
             return "features" if options.rerank else "weights"
-        decodes = self.collection.can_decode and queries.features is not None
-        return "classes" if decodes and not options.plain and options.radius is None else "bits"
+        if options.plain or options.radius is not None or queries.features is None:
+            return "bits"
+        return self.collection.default_ranking
 
     def _n_results(self, options: SearchOptions, n_queries: int) -> int:
         """Results per query; with a radius by default as many as an answer may have."""
@@ -202,7 +207,7 @@ class Service:
         if not known.all():
             raise no_item(given)
         needed = options.rerank or options.weights
-        features = self.collection.features_of(ids) if needed or self.collection.can_decode else None
+        features = None if options.plain and not needed else self.collection.features_of(ids)
         if not needed:
             return Encoded(codes, features)
         if features is None:

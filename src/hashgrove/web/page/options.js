@@ -14,7 +14,7 @@ const HINTS = {
     "Ordered by the classes that the codes state. The number is one minus the probability that an item has the class of the query. Arrows show how far an item has moved against plain bits.",
 };
 
-let wanted = "bits"; // the ranking that the reader chose; a query that does not allow it is ranked by bits
+let wanted = "bits"; // the ranking that the reader chose, or the default of the collection; a query that does not allow it is ranked by bits
 
 /**
  * Prepare the controls.
@@ -32,8 +32,8 @@ export function startOptions(info, changed) {
     .filter(({ value }) => !possible[value])
     .forEach((one) => one.closest("label").remove());
   byId("ranking").hidden = choices().length === 1;
-  wanted = choices()[0].value;
-  choices()[0].checked = true;
+  wanted = info.default_ranking;
+  choices().find(({ value }) => value === wanted).checked = true;
   let timer = null;
   byId("options").addEventListener("input", () => {
     wanted = ranking();
