@@ -6,9 +6,11 @@ WORKERS ?= auto  # test processes: one per core, at most eight
 PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 BASE ?= HEAD~1  # the commit that bench-change compares with
+RUNS ?= 1000000  # inputs per reader of `make fuzz`
+MINUTES ?= 60
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo browser test coverage package matrix experiments bench bench-change docs lint types clean
+.PHONY: help demo browser test coverage package fuzz matrix experiments bench bench-change docs lint types clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +35,10 @@ $(VENV)/.docs: pyproject.toml
 	$(INSTALL) -e '.[docs]'
 	@touch $@
 
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(INSTALL) -e '.[dev,fuzz]'
+	@touch $@
+
 demo: $(VENV)/.plot  ## train, search and evaluate on embedded data; writes hashgrove-demo.png
 	$(BIN)/hashgrove demo
 
@@ -52,6 +58,10 @@ package: $(VENV)/.dev  ## build the wheel and the sdist in dist/, and try the wh
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python .ci/check_package.py dist
+
+fuzz: $(VENV)/.fuzz  ## attack the readers of files and requests, guided by coverage (RUNS=1000000 each, at most MINUTES=60)
+	$(BIN)/python tests/hostile/guided.py --show
+	nice -n 15 $(BIN)/python tests/hostile/guided.py --runs $(RUNS) --minutes $(MINUTES)
 
 matrix: package  ## try the wheel on Python 3.11 to 3.13, on older processors and with the lowest versions of its dependencies
 	$(BIN)/python .ci/matrix.py dist

@@ -29,6 +29,7 @@ from unittest.mock import patch
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[1:3]]  # when it is run as a command
 
+import fuzz_corpus
 from fuzz_readers import READERS
 
 from processes import unmeasured
@@ -132,6 +133,21 @@ def errors_of(reader, path):
     return errors
 
 
+def read_within_limits(reader, path, content):
+    """The exceptions of all functions that read a file with this content, under the limit of memory that it has."""
+    import resource
+
+    path.write_bytes(content)
+    allowed = SPARE + 4 * len(content) + reader.more_memory(path)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    unlimited = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + allowed, unlimited[1]))
+    try:
+        return errors_of(reader, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)
+
+
 def limit_time(processor, wait):
     """Let the system end this process after so many seconds of processor time, or in all; 0 takes a limit back."""
     signal.setitimer(signal.ITIMER_PROF, processor)
@@ -151,35 +167,30 @@ def fork_server():
     return context
 
 
-def child(name, reader, seed, start, stop, folder):
-    """Read the mutated files from ``start`` to ``stop``; the file "at" says how far it came, if the process ends."""
-    import resource
+def child(name, reader, seed, start, stop, folder, corpus):
+    """Read the mutated files, or those of the corpus, from ``start`` to ``stop``.
 
+    If the process ends, the file "at" says how far it came.
+    """
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
     faulthandler.dump_traceback_later(SET_UP_LIMIT, exit=True)
-    seeds = list(reader.seeds())
+    seeds, committed = list(reader.seeds()), list(fuzz_corpus.files(name).values())
     path = folder / f"mutant{reader.suffix}"
     for payload, wrap in seeds:  # this also imports and compiles what is needed, so memory is not limited yet
         path.write_bytes(wrap(payload))
         errors = errors_of(reader, path)
-        if len(errors) == len(reader.reads):
+        if len(errors) == len(reader.reads) and reader.strict:
             raise errors[0]
     faulthandler.cancel_dump_traceback_later()
     counts = Counter()
     at = os.open(folder / "at", os.O_WRONLY | os.O_CREAT)
-    unlimited = resource.getrlimit(resource.RLIMIT_AS)
     for number in range(start, stop):
         os.pwrite(at, f"{number:<20}".encode(), 0)
-        content = mutant(seeds, name, seed, number)
-        path.write_bytes(content)
-        allowed = SPARE + 4 * len(content) + reader.more_memory(path)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        content = committed[number] if corpus else mutant(seeds, name, seed, number)
         limit_time(TIME_LIMIT, WAIT_LIMIT)
-        resource.setrlimit(resource.RLIMIT_AS, (used + allowed, unlimited[1]))
-        errors = errors_of(reader, path)
-        resource.setrlimit(resource.RLIMIT_AS, unlimited)
+        errors = read_within_limits(reader, path, content)
         limit_time(0, 0)
         for wrong in filter(None, (complaint(error, path) for error in errors)):
             (folder / f"failure-{number}").write_bytes(content)
@@ -194,11 +205,13 @@ def note(folder, what):
         print(json.dumps(what), file=file)
 
 
-def fuzz(name, reader, *, files, seed, folder):
-    """Read ``files`` mutated files with one reader; returns what was counted and what went wrong."""
+def fuzz(name, reader, *, files, seed, folder, corpus=False):
+    """Read ``files`` mutated files with one reader, or those of its corpus; returns counts, and what went wrong."""
     crashes, start = [], 0
     while start < files:
-        process = fork_server().Process(target=child, args=(name, reader, seed, start, files, folder), daemon=True)
+        process = fork_server().Process(
+            target=child, args=(name, reader, seed, start, files, folder, corpus), daemon=True
+        )
         process.start()
         process.join()
         if process.exitcode == 0:

@@ -12,11 +12,14 @@ import json
 import pickle
 import tempfile
 import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
 import fuzz_folders
 import fuzz_images
+import fuzz_networks
+import fuzz_service
 import numpy as np
 from fuzz_seeds import RNG, Reader, Seed
 
@@ -250,6 +253,48 @@ def read_classes(path):
     np.unique(read_labels(path))
 
 
+def faiss_seeds():
+    """Files of faiss alone, and with our footer, whose checksum is computed after the change for some."""
+    import faiss
+
+    from hashgrove import connect
+
+    flat = faiss.IndexBinaryFlat(16)
+    flat.add(np.arange(8, dtype=np.uint8).reshape(4, 2))
+    yield Seed(faiss.serialize_index_binary(flat).tobytes())
+    for ids in ([7, 3, 5, 1], ["b", "a", "é", "long"]):
+        with tempfile.TemporaryDirectory() as folder:
+            with connect(f"faiss:///{folder}/codes.faiss") as index:
+                index.add(np.arange(8, dtype=np.uint8).reshape(4, 2), ids=ids)
+            content = Path(folder, "codes.faiss").read_bytes()
+        yield Seed(content)
+        yield Seed(content, with_checksum)
+
+
+def with_checksum(content):
+    return content[:-12] + zlib.crc32(content[:-32]).to_bytes(4, "little") + content[-8:]
+
+
+def read_faiss(path):
+    from hashgrove import connect
+    from hashgrove.index.engines.session import EngineError
+    from hashgrove.storage.formats import FileError
+
+    try:
+        search_faiss(connect(f"faiss:///{path}", create=False))
+    except EngineError as error:
+        raise FileError(str(error).removeprefix("faiss:///")) from error
+
+
+def search_faiss(index):
+    with index:
+        queries = np.zeros((2, index.n_bytes or 1), np.uint8)
+        if len(index):
+            assert len(index.codes) == len(index.ids) == len(index)
+            index.search(queries, 3, n_jobs=1)
+            index.search_radius(queries, 9, n_jobs=1)
+
+
 def read_pickle(path):
     from experiments.datasets.batches import read_batch
 
@@ -269,7 +314,15 @@ READERS = {
     "checkpoint": Reader(checkpoint_seeds, ".run", (read_checkpoint,)),
     "features": Reader(features_seeds, ".features", (read_extractor,)),
     "folder": Reader(folder_seeds, ".zip", (fuzz_folders.search_folder, fuzz_folders.change_folder)),
+    "faiss": Reader(faiss_seeds, ".faiss", (read_faiss,)),
     "onnx": Reader(onnx_seeds, ".onnx", (read_onnx,)),
+    "onnx-copy": Reader(fuzz_networks.copied_seeds, ".onnx", (fuzz_networks.copy_twice,)),
+    "onnx-operators": Reader(fuzz_networks.operator_seeds, ".onnx", (fuzz_networks.compute,), strict=False),
+    "http-json": Reader(fuzz_service.json_seeds, ".http", (fuzz_service.ask,)),
+    "http-form": Reader(fuzz_service.form_seeds, ".http", (fuzz_service.ask,)),
+    "http-binary": Reader(fuzz_service.binary_seeds, ".http", (fuzz_service.ask,)),
+    "fields": Reader(fuzz_service.fields_seeds, ".csv", (fuzz_service.read_fields,)),
+    "images-json": Reader(fuzz_service.images_seeds, ".json", (fuzz_service.read_images,)),
     "image": Reader(fuzz_images.image_seeds, ".image", (fuzz_images.read_one,), fuzz_images.memory_of_pixels),
     "image-sandbox": Reader(
         fuzz_images.sandbox_seeds, ".image", (fuzz_images.read_in_sandbox,), fuzz_images.memory_of_pixels

@@ -23,9 +23,11 @@ def no_more(path):
 
 
 class Reader(NamedTuple):
-    """Seeds, how the names of files end, and functions that read a file; at least one of them reads each seed."""
+    """Seeds, how the names of files end, and functions that read a file; at least one of them reads each seed
+    unless seeds may be refused."""
 
     seeds: Callable[[], Iterable[Seed]]
     suffix: str
     reads: tuple[Callable[[Path], object], ...]
     more_memory: Callable[[Path], int] = no_more  # bytes that a file may take besides 64 MB + 4 times its size
+    strict: bool = True  # whether each seed has to be read

@@ -10,8 +10,10 @@ import pytest
 from fuzz_readers import READERS
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs RLIMIT_AS and /proc")
-NEEDS = {"parquet": "pyarrow", "onnx": "onnxruntime", "image": "PIL", "image-sandbox": "PIL"}
-FILES = {"folder": 150, "onnx": 300, "image-sandbox": 200}  # the others get 600
+NEEDS = {"parquet": "pyarrow", "faiss": "faiss", "image": "PIL", "image-sandbox": "PIL"}
+NEEDS |= dict.fromkeys(("onnx", "onnx-operators"), "onnxruntime")
+NEEDS |= dict.fromkeys(("http-json", "http-form", "http-binary"), "fastapi")
+FILES = {"folder": 150, "onnx": 300, "image-sandbox": 200, "onnx-operators": 40}  # the others get 600
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -93,6 +93,16 @@ def test_bodies_that_cannot_be_read(client):
     assert "must be JSON" in error_of(client.post("/search", content=b"{", headers=JSON), 400)["message"]
     assert "application/json" in error_of(client.post("/search", content=b"{}"), 415)["message"]
     assert error_of(client.post("/items", content="x", headers={"content-type": "text/plain"}), 415)
+    long = error_of(client.post("/items", content="x", headers={"content-type": "text/" + 2000 * "x"}), 415)
+    assert len(long["message"]) < 200
+    for name in ("a\nb", 5000 * "a"):  # a name that the client has made up is shown on one line, and cut off
+        for sent in (
+            {"json": {name: 1}},
+            {"params": {name: "1", "kind": "codes"}, "content": b"12", "headers": BINARY},
+        ):
+            unknown = error_of(client.post("/search", **sent), 422)
+            assert unknown["message"] == f"There is no field '{unknown['field']}'."
+            assert unknown["field"] == " ".join(name.split())[:80]
     broken = {"content-type": "multipart/form-data; boundary=x"}
     assert error_of(client.post("/search", content=b"--y", headers=broken), 400)
     odd = error_of(client.post("/search", params={"kind": "codes"}, content=b"123", headers=BINARY), 422)

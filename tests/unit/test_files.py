@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -61,6 +62,35 @@ class TestAtomicWrite:
             file.write(b"new")
         assert path.read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["file"]
+
+    @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EINVAL])
+    @pytest.mark.parametrize("what", ["file", "index"])
+    def test_a_name_that_cannot_be_synced(self, tmp_path, monkeypatch, what, code):
+        """EINVAL says that the file system cannot sync folders; anything else, that the name may be lost."""
+        path, synced = tmp_path / what, []
+
+        def fsync(handle):
+            if stat.S_ISDIR(os.fstat(handle).st_mode) and os.path.samestat(os.fstat(handle), os.stat(tmp_path)):
+                synced.append(handle)
+                raise OSError(code, os.strerror(code))
+
+        def write():
+            if what == "index":
+                FlatIndex(np.ones((2, 1), np.uint8)).save(path)
+                return
+            with atomic_write(path) as file:
+                file.write(b"new")
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        if code == errno.EINVAL:
+            write()
+        else:
+            with pytest.raises(FileError, match=f"{what}: is written, but may not survive a loss of power: ") as caught:
+                write()
+            assert str(caught.value).endswith(os.strerror(code))
+        assert len(synced) == 1
+        assert os.listdir(tmp_path) == [what]
+        assert path.read_bytes() == b"new" if what == "file" else len(FlatIndex.load(path)) == 2
 
     @pytest.mark.skipif(os.name != "posix", reason="permission bits")
     @pytest.mark.parametrize("umask", [0o022, 0o077])
@@ -204,3 +234,13 @@ def test_write_refuses(tmp_path):
         with pytest.raises(FileError, match=match):
             write_matrix(tmp_path / name, array)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("row", ["1", "a,1,b"])
+def test_a_row_of_fields_that_is_too_short_or_too_long(tmp_path, row):
+    pytest.importorskip("fastapi")
+    from hashgrove.web.details import read_fields
+
+    path = tmp_path / "fields.csv"
+    path.write_text(f"year,id\n2001,1\n{row}\n")
+    file_error(lambda place: read_fields(str(place), np.array([1])), path, "line 3 must have 2 fields")

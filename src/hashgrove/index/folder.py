@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.index.locking import lock_file
-from hashgrove.storage.atomic import TEMPORARY, check_replaceable, remove_stale, sync_folder
+from hashgrove.storage.atomic import TEMPORARY, check_replaceable, remove_stale, sync_folder, sync_name
 from hashgrove.storage.formats import FileError, PathLike
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -241,10 +241,10 @@ def new_folder(path: PathLike, fill: Callable[[Path], Any]) -> None:
         os.mkdir(temporary)
         fill(temporary)
         os.rename(temporary, target)
-        sync_folder(target.parent)
     except (FileError, OSError) as error:  # it may name a temporary file, which is gone
         cause = error.__cause__ if isinstance(error, FileError) else error
         reason = cause.strerror if isinstance(cause, OSError) else error
         raise FileError(f"{os.fspath(path)}: cannot be written: {reason}") from cause
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    sync_name(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -15,9 +16,10 @@ from typing import BinaryIO
 
 from hashgrove.storage.formats import FileError, PathLike, one_line
 
-__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "remove_stale", "sync_folder"]
+__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "remove_stale", "sync_folder", "sync_name"]
 
 TEMPORARY = re.compile(r"\.hashgrove-[0-9a-f]{16}\.tmp")
+NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}  # of folders that cannot be synced
 STALE_SECONDS = 24 * 3600  # a temporary file that was not written to for so long belongs to a process that was killed
 
 
@@ -94,7 +96,7 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary), path, os.fspath(path)):
             raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror or one_line(error)}") from error
         raise
-    sync_folder(target.parent)
+    sync_name(path)
 
 
 def remove_stale(folder: Path) -> None:
@@ -119,11 +121,31 @@ def _last_written(entry: os.DirEntry[str]) -> float:
     return max(times)
 
 
+def sync_name(path: PathLike) -> None:
+    """Make the name of a file or folder durable that has just got it."""
+    try:
+        sync_folder(Path(os.path.realpath(path)).parent)
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise FileError(f"{os.fspath(path)}: is written, but may not survive a loss of power: {reason}") from error
+
+
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder durable, on systems that can sync a folder; on the others there is nothing to do."""
-    with suppress(OSError):
+    """Make new names in a folder durable.
+
+    Where folders cannot be opened or synced at all (Windows, some network file systems), there is nothing to do. Any
+    other error means that the new names may not survive a loss of power, and is raised.
+    """
+    try:
         handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except PermissionError:
+        if os.name == "nt":
+            return
+        raise
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise
+    finally:
+        os.close(handle)

@@ -79,7 +79,8 @@ class Body:
             return await _read_form(request, self.form, limits)
         if kind != JSON:
             taken = [JSON, *[FORM] * (self.form is not None), *[BINARY] * (self.rows is not None)]
-            raise ServiceError(415, f"The content type must be {' or '.join(taken)}. Got {kind or 'none'} instead.")
+            got = repr(kind[:80]) if kind else "none"
+            raise ServiceError(415, f"The content type must be {' or '.join(taken)}. Got {got} instead.")
         body = await request.body()
         return await run(lambda: self._from_json(body, limits)) if len(body) > LARGE else self._from_json(body, limits)
 

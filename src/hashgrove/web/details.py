@@ -131,7 +131,8 @@ def read_fields(path: str, ids: NDArray[Any]) -> dict[str, list[str]]:
                 raise FileError(
                     f"{path}: must start with a row of different names, one of which is 'id'. Got {header}."
                 )
-            rows = {row[header.index("id")]: _checked(path, row, header, reader.line_num) for row in reader if row}
+            checked = (_checked(path, row, header, reader.line_num) for row in reader if row)
+            rows = {row[header.index("id")]: row for row in checked}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path}: must be a .csv file in UTF-8. It cannot be read: {error}") from error
     nothing = [""] * len(header)

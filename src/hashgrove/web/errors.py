@@ -96,6 +96,11 @@ class ServiceError(Exception):
         self.status, self.message, self.field, self.headers = status, message, field, dict(headers or {})
 
 
+def _made_up(name: str) -> str:
+    """A name that a client has made up, on one line and not long."""
+    return " ".join(name.split())[:SHOWN]
+
+
 def must_be(field: str, what: str, got: Any) -> ServiceError:
     """The error for a field that is not what it must be.
 
@@ -178,11 +183,12 @@ def from_validation(error: ValidationError | Sequence[Mapping[str, Any]]) -> Ser
         return ServiceError(400, f"The body must be JSON: {context['error']}.")
     field = _field_of(first)
     if kind == "unknown_field":
-        field = ".".join(part for part in (_field_of(first, empty=""), context["field"]) if part)
+        field = _made_up(".".join(part for part in (_field_of(first, empty=""), context["field"]) if part))
         return ServiceError(422, f"There is no field '{field}'.", field=field)
     if kind == "missing":
         return ServiceError(422, f"The '{field}' field must be given. It is missing.", field=field)
     if kind == "extra_forbidden":
+        field = _made_up(field)
         return ServiceError(422, f"There is no field '{field}'.", field=field)
     if kind not in REQUIREMENTS:
         return ServiceError(422, f"The '{field}' field is wrong: {first['msg']}.", field=field)
