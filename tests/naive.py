@@ -629,7 +629,7 @@ def left_out_predictions(X, targets, *, weights, penalty):
     """What each row gets from a ridge regression of all other rows; weights have mean 1 over all rows."""
     n = len(X)
     weights = np.ones(n) if weights is None else weights * n / weights.sum()
-    out = np.empty_like(targets)
+    out = np.empty(targets.shape)
     for i in range(n):
         others = np.arange(n) != i
         w, b = ridge(X[others], targets[others], weights=weights[others], penalty=penalty)

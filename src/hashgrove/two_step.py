@@ -9,8 +9,9 @@ Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Dec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,14 @@ from numpy.typing import NDArray
 
 from hashgrove import losses
 from hashgrove.encoders import Encoder
-from hashgrove.functions import HashFunction, JointLearner, Learner
+from hashgrove.functions import BatchLearner, HashFunction, JointLearner, Learner
 from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
 from hashgrove.runtime.streams import substream
 from hashgrove.supervision import Affinity
 
 __all__ = ["BitRecord", "NewBits", "Objective", "StepOne", "Target", "two_step"]
+
+BATCH = 64  # bits that a learner of batches learns together
 
 
 class Objective(NamedTuple):
@@ -216,12 +219,25 @@ def two_step(
             function = _learn(learner, prepared(), target)  # Step 2
             objective = step_one.add(function.output)  # the real output feeds the next bit
             yield _learned(target, function, objective, "learned bits")
+    elif isinstance(learner, BatchLearner):
+        pieces = _inferred_bits(step_one)
+        while batch := list(islice(pieces, BATCH)):
+            yield from _in_batch(learner, prepared(), batch)
     else:
         pieces = _inferred_bits(step_one)  # Step 1 needs nothing of step 2
         for target, objective, function in execute(
             lambda piece: (*piece, _learn(learner, prepared(), piece[0])), pieces
         ):
             yield _learned(target, function, objective, "inferred bits")
+
+
+def _in_batch(learner: BatchLearner, data: Any, batch: Sequence[tuple[Target, Objective]]) -> Iterator[NewBits]:
+    """Bits whose hash functions do not depend on each other, learned in the same passes over the rows."""
+    started = time.perf_counter()
+    learned = learner.learn_batch(data, np.stack([target.z for target, _ in batch]))
+    seconds = (time.perf_counter() - started) / len(batch)
+    for (target, objective), (encoder, output) in zip(batch, learned, strict=True):
+        yield _learned(target, _Function(encoder, output, seconds, type(learner).__name__), objective, "inferred bits")
 
 
 def _all_at_once(

@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
-from hashgrove.functions.base import HashFunction, JointLearner, Learner
+from hashgrove.functions.base import BatchLearner, HashFunction, JointLearner, Learner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
 from hashgrove.functions.codewords import Codewords
@@ -19,6 +19,7 @@ from hashgrove.functions.svm import KernelSVM, LinearSVM
 
 __all__ = [
     "HASH_FUNCTIONS",
+    "BatchLearner",
     "BoostedTrees",
     "Classifier",
     "Codewords",

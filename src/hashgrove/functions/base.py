@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Encoder
 from hashgrove.supervision import Supervision
 
-__all__ = ["HashFunction", "JointLearner", "Learner", "bit_of", "is_constant"]
+__all__ = ["BatchLearner", "HashFunction", "JointLearner", "Learner", "bit_of", "is_constant"]
 
 
 class Learner(Protocol):
@@ -85,6 +85,14 @@ class JointLearner(Protocol):
 
         ``Z``, of shape (n_bits, n), holds the values to learn, -1 or +1.
         """
+
+
+@runtime_checkable
+class BatchLearner(Learner, Protocol):
+    """A learner that can learn independent bits together, for less than one after the other."""
+
+    def learn_batch(self, data: Any, Z: NDArray[np.int8]) -> list[tuple[Encoder, NDArray[np.int8]]]:
+        """What `Learner.learn` gives for each row of ``Z``, without weights."""
 
 
 HashFunction = Learner | JointLearner

@@ -36,9 +36,8 @@ MAX_ROWS = 20_000  # that the decoder is fitted to
 
 
 class _Prepared(NamedTuple):
-    """The training rows, the probabilities of their classes, and the labels."""
+    """The probabilities of the classes of the training rows, and the labels."""
 
-    rows: UnitRows
     posterior: LabelPosterior
     supervision: Supervision
 
@@ -109,26 +108,26 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
             posterior = LabelPosterior.learn(
                 rows, supervision, power=1.0, rng=rng, classifier=self.classifier, n_jobs=n_jobs
             )
-        return _Prepared(rows, posterior, supervision)
+        return _Prepared(posterior, supervision)
 
     def learn_all(
         self, data: _Prepared, Z: NDArray[np.int8], rng: np.random.Generator
     ) -> tuple[Encoder, list[NDArray[np.int8]]]:
         """Fit codes and decoder to each other, and to the probabilities of the classes."""
         posterior, supervision = data.posterior, data.supervision
-        labels = supervision.indicator().toarray()
-        present = np.asarray(labels.any(axis=0))
-        labels = labels[:, present]
-        sums = supervision.class_sums(Z.T.astype(np.float32))[present]
+        labels = supervision.indicator()
+        present = np.asarray(labels.sum(axis=0)) > 0
+        sums = np.asarray(labels.T @ Z.T)[present]
         words = np.ascontiguousarray(np.where(sums > 0, 1, -1).astype(np.int8).T)
         known = supervision.class_names or range(len(present))
         names = [known[c] for c in np.flatnonzero(present)]
-        chosen = sample_rows(len(labels), MAX_ROWS, rng)
-        p = probabilities(posterior.logits[chosen])
+        chosen = sample_rows(len(supervision), MAX_ROWS, rng)
+        known_labels = labels[chosen].toarray()[:, present]
+        p = probabilities(posterior.logits(chosen))
         counts = None if supervision.weights is None else supervision.weights[chosen]
         start = words.astype(np.float64) * (FIRST_STEP * REFERENCE_BITS / len(words))
         encoder = Decodable(
-            weights=posterior.weights,
+            weights=posterior.rows.sketch.expand(posterior.weights),
             bias=posterior.bias,
             words=words,
             table=start.astype(np.float32),
@@ -141,10 +140,10 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
                 encoder = _refit(encoder, p, counts, start)
             signs = np.where(encoder.scores_of(p) > 0, 1.0, -1.0)
             logits = signs @ encoder.table.astype(np.float64) + encoder.offset.astype(np.float64)
-            factor = fit_temperature(logits, labels[chosen], counts)
+            factor = fit_temperature(logits, known_labels, counts)
             encoder = _replaced(encoder, temperature=np.array(min(factor, LARGEST_LOGIT), np.float32))
-            given = encoder.scores_of(_shares(posterior.seen))
-        return data.rows.lifted(encoder), list(np.where(given > 0, 1, -1).astype(np.int8).T)
+            bits = posterior.seen.apply(lambda rows: encoder.scores_of(_shares(posterior.seen.take(rows))) > 0)
+        return posterior.rows.lifted(encoder), list(np.where(bits, 1, -1).astype(np.int8).T)
 
 
 def _shares(phi: NDArray[np.float32]) -> NDArray[np.float32]:

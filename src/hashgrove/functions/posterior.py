@@ -8,8 +8,9 @@ Everything after the regression learns from leave-one-out scores: what rows get 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,8 +20,9 @@ from sklearn.base import BaseEstimator
 from hashgrove.encoders import Encoder, Lifted, Posterior, UnitKernel
 from hashgrove.encoders.posterior import softened
 from hashgrove.numerics.calibration import fit_sigmoids, fit_temperature
-from hashgrove.numerics.leave_one_out import LeaveOneOutRidge, Regression
+from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.numerics.logistic import Targets, fit_out_of_fold, split_folds
+from hashgrove.numerics.rows import Numbers, Rows, evenly_spaced
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
@@ -32,7 +34,11 @@ from hashgrove.supervision import Supervision
 __all__ = ["POWER", "LabelPosterior", "PosteriorBits", "UnitRows"]
 
 MAX_FEATURES = 4096  # more features are sketched before the regression
-CALIBRATION_ROWS = 20_000
+LARGEST_SKETCHED = 2.0  # a larger value in the sketch of a row of length 1 counts as this one
+CALIBRATION_VALUES = 2**25  # scores in all that the calibration learns from
+CALIBRATION_ROWS = 20_000  # at most
+LIFTED_ROWS = 100_000  # that regressions on Gaussian features learn from
+LOGISTIC_ROWS = 50_000  # that a logistic regression learns from
 GAMMA_ROWS = 2000  # number of rows whose distances to the anchors determine gamma
 PENALTY = 3e-5  # of the regression of a bit on phi, per row
 POWER = 0.35  # the exponent that softens probabilities
@@ -48,18 +54,18 @@ class UnitRows:
         Gaussian features around anchors, which take the place of the features.
     sketch : Sketch
         Of very wide rows.
-    rows : float32 array of shape (n, n_columns)
+    rows : Rows of float32
     weights : float64 array of shape (n,), or None
         How much each row counts.
-    n_jobs : int, optional
-        Number of threads that regressions on these rows use.
+    learned : array of row numbers, or None
+        The rows that regressions learn from: all, or 100,000 at equal distances if rows are lifted.
     """
 
     lift: UnitKernel | None
     sketch: Sketch
-    rows: NDArray[np.float32]
+    rows: Rows
     weights: NDArray[np.float64] | None
-    n_jobs: int | None = 1
+    learned: NDArray[np.intp] | None
 
     @classmethod
     @shared
@@ -72,17 +78,23 @@ class UnitRows:
         n_anchors: int | None = None,
         n_jobs: int | None = None,
     ) -> UnitRows:
-        """Scale the rows of ``X``, once for all regressions."""
+        """Scale the rows of ``X``, once for all regressions if they are few; otherwise whenever they are needed."""
         lift = None if n_anchors is None else _lift(X, n_anchors, rng)
-        rows = X if lift is None else lift.scores(X, n_jobs=n_jobs)
-        sketch = Sketch.draw(rows.shape[1], MAX_FEATURES, rng)
-        rows = sketch.apply(unit_rows(rows))
-        return cls(lift, sketch, rows, weights, n_jobs)
+        n_columns = X.shape[1] if lift is None else lift.n_bits
+        sketch = Sketch.draw(n_columns, MAX_FEATURES, rng)
+
+        def make(numbers: Numbers) -> NDArray[np.float32]:
+            rows = X[numbers] if lift is None else lift.scores(X[numbers], n_jobs=1)
+            return np.asarray(sketch.apply(unit_rows(rows)))
+
+        learned = None if lift is None or len(X) <= LIFTED_ROWS else evenly_spaced(len(X), LIFTED_ROWS)
+        return cls(lift, sketch, Rows(make, (len(X), min(n_columns, MAX_FEATURES)), n_jobs=n_jobs), weights, learned)
 
     @cached_property
     def ridge(self) -> LeaveOneOutRidge:
         """Regressions on these rows."""
-        return LeaveOneOutRidge(self.rows, self.weights, n_jobs=self.n_jobs)
+        largest = 1.0 if self.sketch.matrix is None else LARGEST_SKETCHED
+        return LeaveOneOutRidge(self.rows, self.weights, learned=self.learned, largest=largest)
 
     def lifted(self, encoder: Encoder) -> Encoder:
         """An encoder of lifted rows as an encoder of the features."""
@@ -103,37 +115,27 @@ class LabelPosterior:
 
     Attributes
     ----------
-    weights, bias : float32 arrays of shape (n_labels, n_features) and (n_labels,)
-        Linear functions of a row of length 1, whose softmax or sigmoids are the probabilities.
+    rows : UnitRows
+    weights, bias : float32 arrays of shape (n_labels, n_columns) and (n_labels,)
+        Linear functions of these rows, whose softmax or sigmoids are the probabilities.
     exclusive : bool
         Whether the labels are classes, which exclude each other, or tags.
     power : float
         The exponent that softens the probabilities.
-    logits : float32 array of shape (n, n_labels)
+    logits : function of row numbers
         For each training row, from regressions that had not seen it; their softmax or sigmoids are calibrated
-        probabilities.
-    phi : float32 array of shape (n, n_labels)
-        The softened probabilities of the training rows, each from regressions that had not seen the row.
-    seen : float32 array of shape (n, n_labels)
-        The softened probabilities of the training rows as the encoder computes them.
-    ridge : LeaveOneOutRidge
-        Regressions on ``phi``.
-    penalty : float
-        The regression of a bit on ``phi`` has this penalty.
+        probabilities. float32 array of shape (n_rows, n_labels).
     label_penalty : float or None
         The penalty of the ridge regression of the labels on the features, which has the least leave-one-out error;
         None if the labels were learned otherwise.
     """
 
+    rows: UnitRows
     weights: NDArray[np.float32]
     bias: NDArray[np.float32]
     exclusive: bool
     power: float
-    logits: NDArray[np.float32]
-    phi: NDArray[np.float32]
-    seen: NDArray[np.float32]
-    ridge: LeaveOneOutRidge
-    penalty: float
+    logits: Callable[[Numbers], NDArray[np.float32]]
     label_penalty: float | None
 
     @classmethod
@@ -149,43 +151,60 @@ class LabelPosterior:
         n_jobs: int | None = None,
     ) -> LabelPosterior:
         """Learn the probabilities from class labels or tags."""
-        labels = supervision.indicator().toarray()
-        labels = labels[:, labels.any(axis=0)]
-        exclusive = supervision.exclusive
-        label_penalty = None
-        if classifier == "logistic":
-            found = _logistic(rows, labels, supervision, rng, n_jobs)
-        else:
-            label_penalty = rows.ridge.best_penalty(labels)
-            found = rows.ridge.solve(labels, label_penalty)
-        sample = sample_rows(len(labels), CALIBRATION_ROWS, rng)
-        scores = found.left_out[sample]
-        counts = None if supervision.weights is None else supervision.weights[sample]
+        labels = supervision.indicator()
+        labels = labels[:, np.flatnonzero(labels.sum(axis=0))]
+        (n, n_labels), exclusive = labels.shape, supervision.exclusive
+        is_ridge = classifier == "ridge"
+        scores = _ridge(rows, labels) if is_ridge else _logistic(rows, labels, supervision, rng, n_jobs)
+        size = min(CALIBRATION_ROWS, max(CALIBRATION_VALUES // n_labels, 1)) if exclusive else CALIBRATION_ROWS
+        sample = sample_rows(n, size, rng)
+        known, counts = labels[sample].toarray(), None if supervision.weights is None else supervision.weights[sample]
         if exclusive:
-            slope: Any = np.full(labels.shape[1], fit_temperature(scores, labels[sample], counts))
-            shift: Any = np.zeros(labels.shape[1])
+            slope: Any = np.full(n_labels, fit_temperature(scores.left_out(sample), known, counts))
+            shift: Any = np.zeros(n_labels)
         else:
-            slope, shift = fit_sigmoids(scores, labels[sample], counts)
-        weights, bias = (found.weights * slope[:, None]).astype(np.float32), (found.bias * slope + shift)
-        logits = (found.left_out * slope + shift).astype(np.float32)
-        phi = softened(logits, exclusive=exclusive, power=power)
+            slope, shift = fit_sigmoids(scores.left_out(sample), known, counts)
         return cls(
-            weights=rows.sketch.expand(weights),
-            bias=bias.astype(np.float32),
+            rows=rows,
+            weights=(scores.weights * slope[:, None]).astype(np.float32),
+            bias=(scores.bias * slope + shift).astype(np.float32),
             exclusive=exclusive,
             power=power,
-            logits=logits,
-            phi=phi,
-            seen=softened(rows.rows @ weights.T + bias.astype(np.float32), exclusive=exclusive, power=power),
-            ridge=LeaveOneOutRidge(phi, supervision.weights),
-            penalty=PENALTY * len(phi),
-            label_penalty=label_penalty,
+            logits=lambda numbers: (scores.left_out(numbers) * slope + shift).astype(np.float32),
+            label_penalty=scores.penalty,
         )
 
+    @cached_property
+    def phi(self) -> Rows:
+        """The softened probabilities of the training rows, each from regressions that had not seen the row."""
+        return self._softened_rows(self.logits)
+
+    @cached_property
+    def seen(self) -> Rows:
+        """The softened probabilities of the training rows as the encoder computes them."""
+        return self._softened_rows(lambda numbers: self.rows.rows.take(numbers) @ self.weights.T + self.bias)
+
+    def _softened_rows(self, logits: Callable[[Numbers], NDArray[np.float32]]) -> Rows:
+        return Rows(
+            lambda numbers: softened(logits(numbers), exclusive=self.exclusive, power=self.power),
+            (len(self.rows.rows), len(self.bias)),
+            n_jobs=self.rows.rows.n_jobs,
+        )
+
+    @cached_property
+    def ridge(self) -> LeaveOneOutRidge:
+        """Regressions on `phi`."""
+        return LeaveOneOutRidge(self.phi, self.rows.weights, learned=self.rows.learned)
+
+    @property
+    def penalty(self) -> float:
+        """The penalty of the regression of a bit on `phi`."""
+        return PENALTY * (len(self.rows.rows) if self.rows.learned is None else len(self.rows.learned))
+
     def encoder(self, book: NDArray[np.float64], offset: NDArray[np.float64]) -> Posterior:
-        """The encoder with the scores ``phi @ book.T + offset``."""
+        """The encoder of the features, lifted or not, with the scores ``phi @ book.T + offset``."""
         return Posterior(
-            weights=self.weights,
+            weights=self._expanded,
             bias=self.bias,
             power=np.array(self.power, np.float32),
             exclusive=np.array(self.exclusive, np.uint8),
@@ -193,31 +212,62 @@ class LabelPosterior:
             offset=offset.astype(np.float32),
         )
 
+    @cached_property
+    def _expanded(self) -> NDArray[np.float32]:
+        """The weights of the features."""
+        return np.asarray(self.rows.sketch.expand(self.weights))
+
+
+class _LabelScores(NamedTuple):
+    """Linear scores of the labels before they are calibrated, and those by regressions that had not seen the row."""
+
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    left_out: Callable[[Numbers], NDArray[Any]]
+    penalty: float | None
+
+
+def _ridge(rows: UnitRows, labels: Any) -> _LabelScores:
+    """A ridge regression of the labels on the rows."""
+    found = rows.ridge.solve(labels, rows.ridge.best_penalty(labels))
+    left_out = partial(rows.ridge.left_out_of, found, labels)
+    return _LabelScores(found.weights, found.bias, left_out, found.penalty)
+
 
 def _logistic(
-    rows: UnitRows,
-    labels: NDArray[np.float64],
-    supervision: Supervision,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-) -> Regression:
-    """A logistic regression of the labels on the rows, with scores of each row by one that had not seen it."""
+    rows: UnitRows, labels: Any, supervision: Supervision, rng: np.random.Generator, n_jobs: int | None
+) -> _LabelScores:
+    """A logistic regression of the labels on at most 50,000 rows; the other rows are unseen in any case."""
+    n = labels.shape[0]
+    learned = evenly_spaced(n, LOGISTIC_ROWS)
+    known = labels[learned].toarray()
+    weights = None if supervision.weights is None else supervision.weights[learned]
     found = fit_out_of_fold(
-        rows.rows,
-        labels,
+        rows.rows.take(learned),
+        known,
         exclusive=supervision.exclusive,
-        folds=split_folds(labels, exclusive=supervision.exclusive, rng=rng),
-        targets=lambda visible: Targets(labels, supervision.weights),
+        folds=split_folds(known, exclusive=supervision.exclusive, rng=rng),
+        targets=lambda visible: Targets(known, weights),
         rng=rng,
         n_jobs=n_jobs,
     )
-    return Regression(found.model.weights, found.model.bias, found.left_out.astype(np.float64))
+    place = np.full(n, -1)
+    place[learned] = np.arange(len(learned))
+
+    def left_out(numbers: Numbers) -> NDArray[np.float64]:
+        places = place[numbers]
+        unseen = found.left_out[places]
+        others = places < 0
+        if others.any():
+            unseen[others] = found.model.of(rows.rows.take(numbers)[others])
+        return unseen.astype(np.float64)
+
+    return _LabelScores(found.model.weights, found.model.bias, left_out, None)
 
 
 class _Prepared(NamedTuple):
-    """The training rows, and the probabilities of their labels."""
+    """The probabilities of the labels of the training rows."""
 
-    rows: UnitRows
     posterior: LabelPosterior
 
 
@@ -284,14 +334,22 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
             posterior = LabelPosterior.learn(
                 rows, supervision, power=self.power, rng=rng, classifier=self.classifier, n_jobs=n_jobs
             )
-        return _Prepared(rows, posterior)
+        return _Prepared(posterior)
 
     def learn(
         self, data: _Prepared, z: NDArray[np.int8], weights: NDArray[np.float64] | None, rng: np.random.Generator
     ) -> tuple[Encoder, NDArray[np.int8]]:
         """Regress one bit on the softened probabilities."""
+        (learned,) = self.learn_batch(data, z[None])
+        return learned
+
+    def learn_batch(self, data: _Prepared, Z: NDArray[np.int8]) -> list[tuple[Encoder, NDArray[np.int8]]]:
+        """Regress bits on the softened probabilities, in two passes over the rows."""
         posterior = data.posterior
-        found = posterior.ridge.solve(z[:, None].astype(np.float64), posterior.penalty)
-        encoder = posterior.encoder(found.weights, found.bias)
-        scores = posterior.seen @ encoder.book[0] + encoder.offset[0]
-        return data.rows.lifted(encoder), np.where(scores > 0, 1, -1).astype(np.int8)
+        with single_threaded_blas():
+            found = posterior.ridge.solve_each(Z.T, posterior.penalty)
+            encoders = [posterior.encoder(one.weights, one.bias) for one in found]
+            book, offset = (np.concatenate([getattr(e, name) for e in encoders]) for name in ("book", "offset"))
+            bits = posterior.seen.apply(lambda numbers: posterior.seen.take(numbers) @ book.T + offset > 0)
+        outputs = np.where(bits.T, 1, -1).astype(np.int8)
+        return [(posterior.rows.lifted(encoder), output) for encoder, output in zip(encoders, outputs, strict=True)]

@@ -8,6 +8,7 @@ errors that the linear score makes on rows it has not seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import UNIT, Encoder, Linear, Posterior, Sum
 from hashgrove.functions.base import is_constant
-from hashgrove.functions.posterior import POWER, LabelPosterior, UnitRows
+from hashgrove.functions.posterior import CALIBRATION_ROWS, POWER, LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_logistic
+from hashgrove.numerics.rows import Numbers, evenly_spaced
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.supervision import Supervision
 
@@ -56,27 +58,39 @@ class LinearStart:
     @single_threaded_blas()
     def learn(self, z: NDArray[np.int8], weights: NDArray[np.float64] | None) -> Start:
         """The linear score of one bit."""
-        target = z[:, None].astype(np.float64)
+        target = z[:, None]
         penalty = self.rows.ridge.best_penalty(target) if self.penalty is None else self.penalty
-        found, inputs = [self.rows.ridge.solve(target, penalty)], [self.rows.rows]
+        found = [self.rows.ridge.solve(target, penalty)]
+        columns = [self.rows.ridge.left_out(found[0], target)]
         if self.posterior is not None:
             found.append(self.posterior.ridge.solve(target, self.posterior.penalty))
-            inputs.append(self.posterior.seen)
-        columns = np.hstack([*(part.left_out for part in found), np.ones_like(target)])
+            columns.append(self.posterior.ridge.left_out(found[1], target))
+        predictions = np.hstack([*columns, np.ones((len(z), 1))])
         if is_constant(z):
             worth = np.array([0.0] * len(found) + [float(z[0]) * CERTAIN])
         else:
-            worth = _worth(columns, (target[:, 0] + 1) / 2, weights)
+            some = evenly_spaced(len(z), CALIBRATION_ROWS)
+            worth = _worth(predictions[some], (z[some] + 1) / 2, None if weights is None else weights[some])
         factors = [factor * part.weights for factor, part in zip(worth, found, strict=False)]
         shift = float(worth[-1] + sum(factor * part.bias[0] for factor, part in zip(worth, found, strict=False)))
-        seen = sum(rows @ factor[0].astype(np.float32) for rows, factor in zip(inputs, factors, strict=True)) + shift
         features = Linear(
             weights=self.rows.sketch.expand(factors[0]).astype(np.float32),
             bias=np.array([shift if self.posterior is None else 0.0], np.float32),
             unit=UNIT,
         )
         labels = None if self.posterior is None else self.posterior.encoder(factors[1], np.array([shift]))
-        return Start(columns @ worth, np.asarray(seen, dtype=np.float64), self.rows, features, labels)
+        return Start(predictions @ worth, self._seen(factors, shift), self.rows, features, labels)
+
+    def _seen(self, factors: Sequence[NDArray[np.float64]], shift: float) -> NDArray[np.float64]:
+        """The scores of the training rows as the encoder computes them."""
+        sources = [self.rows.rows] if self.posterior is None else [self.rows.rows, self.posterior.seen]
+        columns = [factor[0].astype(np.float32) for factor in factors]
+
+        def seen(numbers: Numbers) -> NDArray[np.float64]:
+            scores = sum(source.take(numbers) @ column for source, column in zip(sources, columns, strict=True))
+            return np.asarray(scores + shift, dtype=np.float64)
+
+        return np.asarray(self.rows.rows.apply(seen))
 
 
 def _worth(

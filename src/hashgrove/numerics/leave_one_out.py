@@ -7,30 +7,39 @@ f_-i = (f_i - h_i y_i) / (1 - h_i), where h_i is the leverage of row i. One eige
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import eigh
 
-from hashgrove.runtime.threads import chunks, in_order, run_tasks
+from hashgrove.numerics.rows import ROWS_PER_CHUNK, ExactSums, Numbers, Rows, evenly_spaced, integer_counts
+from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["LeaveOneOutRidge", "Regression"]
 
-ROWS_PER_CHUNK = 4096
 PENALTIES = 10.0 ** np.arange(-4, 2.01, 0.5)  # in units of the mean eigenvalue
+PENALTY_ROWS = 20_000  # whose leave-one-out errors choose the penalty
+PENALTY_VALUES = 2**25  # in all, in these rows; wider rows are fewer
 LEAST_REMAINDER = 1e-6  # of 1 - h, so that a row that only it can explain does not divide by zero
 
 
 class Regression(NamedTuple):
-    """Linear models of some targets, and the predictions for each training row by models that did not see it.
-
-    The prediction for rows X is ``X @ weights.T + bias``.
-    """
+    """Linear models of some targets: the prediction for rows X is ``X @ weights.T + bias``."""
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
-    left_out: NDArray[np.float64]
+    penalty: float
+
+
+class _Sample(NamedTuple):
+    """Numbers of some rows, their products with the eigenvectors, and their leverages with each of the penalties."""
+
+    numbers: NDArray[np.intp]
+    projections: NDArray[Any]
+    leverages: NDArray[np.float64]
 
 
 class LeaveOneOutRidge:
@@ -38,143 +47,186 @@ class LeaveOneOutRidge:
 
     Parameters
     ----------
-    X : float32 or float64 array of shape (n, d)
+    rows : Rows of float32 or float64
     sample_weight : float64 array of shape (n,), optional
-        How much each row counts.
-    n_jobs : int, optional
-        Number of threads that chunks of rows are divided among.
+        How much each row counts; see `integer_counts`.
+    learned : array of row numbers, optional
+        The rows to learn from; all if it is None. The predictions for the others are leave-one-out ones anyway.
+    largest : float, default=1.0
+        The largest absolute value in the rows; see `ExactSums`.
 
     Notes
     -----
-    O(n d min(n, d)) to build, and O(n d) per target to solve. Memory: the rows and a square matrix of min(n, d).
+    Targets are small integers, such as -1 and 1, in a dense array or a sparse matrix of shape (n, n_targets).
+
+    O(n d min(n, d)) to build, and O(n d) per target to solve. Memory: a square matrix of min(n, d), a chunk of rows per
+    thread, and one number per row; all rows only if there are no more than columns.
 
     Examples
     --------
-    >>> ridge = LeaveOneOutRidge(np.array([[0.0], [1.0], [2.0], [3.0]]))
-    >>> y = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[0], [1], [2], [3]])
+    >>> ridge = LeaveOneOutRidge(Rows(X.__getitem__, X.shape), largest=3.0)
     >>> found = ridge.solve(y, ridge.best_penalty(y))
-    >>> found.left_out.round(2).ravel().tolist()
+    >>> ridge.left_out(found, y).round(2).ravel().tolist()
     [0.0, 1.0, 2.0, 3.0]
     """
 
     def __init__(
         self,
-        X: NDArray[np.float32 | np.float64],
+        rows: Rows,
         sample_weight: NDArray[np.float64] | None = None,
         *,
-        n_jobs: int | None = 1,
+        learned: NDArray[np.intp] | None = None,
+        largest: float = 1.0,
     ) -> None:
-        self._rows, self._n_jobs = X, n_jobs
-        n, d = X.shape
-        self._share = np.full(n, 1 / n) if sample_weight is None else sample_weight / sample_weight.sum()
-        self._mean = self._share @ X
-        self._is_wide = n <= d
-        self._root = np.sqrt(self._share * n)
-        self._chunks = chunks(n, ROWS_PER_CHUNK)
-        if self._is_wide:  # the eigenvectors of the n x n matrix of products between rows
-            scaled = (X - self._mean) * self._root[:, None]
+        n, d = rows.shape
+        self._rows = rows
+        counts = integer_counts(sample_weight)
+        share = np.ones(n) if counts is None else counts.astype(np.float64)
+        if learned is not None:
+            learned_share, share = share[learned], np.zeros(n)
+            share[learned] = learned_share
+        self._learned = np.arange(n) if learned is None else learned
+        self._n = len(self._learned)
+        self._total = float(share.sum())
+        self._share = share / self._total
+        self._all = rows.take(slice(None)) if self._n <= d and learned is None else None
+        if self._all is not None:  # the eigenvectors of the n x n matrix of products between rows
+            self._mean = self._share @ self._all
+            self._root = np.sqrt(self._share * n)
+            scaled = (self._all - self._mean) * self._root[:, None]
             square = scaled @ scaled.T
         else:
-            square = np.zeros((d, d))
-            for products in in_order(self._products, self._chunks, n_jobs=n_jobs):
-                square += products
+            self._sums = ExactSums(rows, counts, chosen=learned, largest=largest)
+            total, square = self._sums.moments()
+            self._mean = total / self._total
+            square -= np.outer(total, self._mean)
+            square *= self._n / self._total
         values, self._vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
         self._values = np.maximum(values, 0.0)
         self._last: tuple[float, NDArray[np.float64]] | None = None  # a penalty, and the leverages with it
-        self._of_all: NDArray[np.float64] | None = None  # the leverages with all PENALTIES
 
-    def best_penalty(self, targets: NDArray[np.float64]) -> float:
-        """The penalty with the least squared error of the leave-one-out predictions, summed over all targets."""
-        unit = self._values.mean()
-        penalties = PENALTIES * (unit if unit > 0 else 1.0)
-        if self._of_all is None:
-            self._of_all = self._leverages(penalties)
+    def best_penalty(self, targets: Any) -> float:
+        """The penalty with the least squared error of the leave-one-out predictions, summed over all targets.
+
+        The errors are those of at most 20,000 rows, at equal distances.
+        """
+        sample = self._sample
         mean, projected = self._projected(targets)
-        errors = []
-        for penalty, leverage in zip(penalties, self._of_all.T, strict=True):
-            weights = self._weights(projected, penalty)
-            given = targets, weights, mean - weights @ self._mean, leverage
-            tasks = [(*given, *rows) for rows in self._chunks]
-            errors.append(sum(run_tasks(self._squared_error, tasks, n_jobs=self._n_jobs)))
-        best = int(np.argmin(errors))
-        self._last = float(penalties[best]), self._of_all[:, best]
-        return self._last[0]
+        directions = projected.T.astype(sample.projections.dtype)
 
-    def solve(self, targets: NDArray[np.float64], penalty: float) -> Regression:
+        def errors(start: int, stop: int) -> list[float]:
+            numbers = sample.numbers[start:stop]
+            known, share, found = targets[numbers], self._share[numbers], []
+            for penalty, leverage in zip(self._penalties, sample.leverages[start:stop].T, strict=True):
+                factors = (1 / (self._values + penalty)).astype(directions.dtype)
+                predictions = (sample.projections[start:stop] * factors) @ directions
+                predictions += mean.astype(directions.dtype)
+                error = _leave_out(predictions, leverage, known)
+                error -= known.toarray() if sparse.issparse(known) else known
+                found.append(float(share @ np.square(error, out=error).sum(axis=1)))
+            return found
+
+        tasks = chunks(len(sample.numbers), ROWS_PER_CHUNK)
+        best = int(np.argmin(np.sum(run_tasks(errors, tasks, n_jobs=self._rows.n_jobs), axis=0)))
+        if len(sample.numbers) == len(self._rows):
+            self._last = float(self._penalties[best]), sample.leverages[:, best]
+        return float(self._penalties[best])
+
+    @property
+    def _penalties(self) -> NDArray[np.float64]:
+        unit = self._values.mean()
+        return PENALTIES * (unit if unit > 0 else 1.0)
+
+    @cached_property
+    def _sample(self) -> _Sample:
+        """The rows whose errors choose the penalty."""
+        size = min(PENALTY_ROWS, max(PENALTY_VALUES // self._rows.shape[1], 1))
+        numbers = self._learned[evenly_spaced(self._n, size)]
+        tasks = [(numbers[start:stop],) for start, stop in chunks(len(numbers), ROWS_PER_CHUNK)]
+        projections = np.concatenate(run_tasks(self._projections, tasks, n_jobs=self._rows.n_jobs))
+        return _Sample(numbers, projections, self._leverages(self._penalties, numbers, projections))
+
+    def solve(self, targets: Any, penalty: float) -> Regression:
         """Regressions of targets of shape (n, n_targets)."""
+        return self._model(*self._projected(targets), penalty)
+
+    def solve_each(self, targets: NDArray[Any], penalty: float) -> list[Regression]:
+        """One regression per target, each the same as if it was alone."""
+        mean, moment = self._moments(targets)
+        return [
+            self._model(mean[k : k + 1], moment[k : k + 1] @ self._vectors, penalty) for k in range(targets.shape[1])
+        ]
+
+    def left_out(self, model: Regression, targets: Any) -> NDArray[np.float64]:
+        """The predictions for all rows, each by the model that had not seen the row."""
+        return np.asarray(self._rows.apply(lambda numbers: self.left_out_of(model, targets, numbers)))
+
+    def left_out_of(self, model: Regression, targets: Any, numbers: Numbers) -> NDArray[Any]:
+        """The same for some rows."""
+        rows = self._rows.take(numbers)
+        predictions = rows @ model.weights.T.astype(rows.dtype)
+        predictions += model.bias.astype(rows.dtype)
+        return _leave_out(predictions, self._leverage(model.penalty)[numbers], targets[numbers])
+
+    def _leverage(self, penalty: float) -> NDArray[np.float64]:
+        """The leverage h of each row with a penalty; that of the last one is kept."""
         last = self._last  # read once: another thread may solve with another penalty
         if last is None or last[0] != penalty:  # one penalty serves all bits of a fit
-            last = self._last = penalty, self._leverages(np.array([penalty]))[:, 0]
-        mean, projected = self._projected(targets)
-        weights = self._weights(projected, penalty)
-        bias = mean - weights @ self._mean
-        tasks = [(targets, weights, bias, last[1], *rows) for rows in self._chunks]
-        return Regression(weights, bias, np.concatenate(run_tasks(self._left_out, tasks, n_jobs=self._n_jobs)))
+            one = np.array([penalty])
+            found = self._rows.apply(lambda numbers: self._leverages(one, numbers, self._projections(numbers))[:, 0])
+            last = self._last = penalty, found
+        return last[1]
 
-    def fitted(self, targets: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
-        """The predictions for the training rows by the model that saw them all."""
-        found = self.solve(targets, penalty)
-        return self._rows @ found.weights.T + found.bias
+    def _projections(self, numbers: Numbers) -> NDArray[Any]:
+        """The products of some rows, minus the mean, with the eigenvectors."""
+        if self._all is None:
+            rows = self._rows.take(numbers)
+            return np.asarray((rows - self._mean.astype(rows.dtype)) @ self._vectors.astype(rows.dtype))
+        root = self._root[numbers, None]
+        return np.asarray(self._vectors[numbers] * self._values / np.where(root > 0, root, 1.0))
 
-    def _scaled(self, start: int, stop: int) -> NDArray[Any]:
-        """The rows [start, stop) minus the mean, times the roots of their weights."""
-        rows = self._rows[start:stop]
-        return np.asarray(((rows - self._mean) * self._root[start:stop, None]).astype(rows.dtype, copy=False))
-
-    def _products(self, rows: tuple[int, int]) -> NDArray[Any]:
-        """The sums of products between columns, over a chunk of rows."""
-        part = self._scaled(*rows)
-        return part.T @ part
-
-    def _leverages(self, penalties: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The leverage h of each row, shape (n, n_penalties); the intercept has a part in it."""
-        if self._is_wide:
+    def _leverages(
+        self, penalties: NDArray[np.float64], numbers: Numbers, projections: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """The leverages of some rows, shape (n_rows, n_penalties); the intercept has a part in them."""
+        share = self._share[numbers, None]
+        if self._all is not None:
             factors = self._values[:, None] / (self._values[:, None] + penalties)
-            return np.square(self._vectors) @ factors + self._share[:, None]
-        factors, vectors = 1 / (self._values[:, None] + penalties), self._vectors.astype(self._rows.dtype)
+            return np.square(self._vectors[numbers]) @ factors + share
+        found = np.square(projections) @ (1 / (self._values[:, None] + penalties)).astype(projections.dtype)
+        return np.asarray((found * self._n + 1) * share)
 
-        def leverages(start: int, stop: int) -> NDArray[np.float64]:
-            return np.square(self._scaled(start, stop) @ vectors) @ factors + self._share[start:stop, None]
-
-        return np.concatenate(run_tasks(leverages, self._chunks, n_jobs=self._n_jobs))
-
-    def _projected(self, targets: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _projected(self, targets: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The means of the targets, and the products with each eigenvector, shape (n_targets, n_eigenvectors)."""
-        mean = self._share @ targets
-        scaled = (targets - mean) * self._root[:, None]
-        if self._is_wide:
-            return mean, scaled.T @ self._vectors
-        scaled *= self._root[:, None]
-        moment = scaled.T.astype(self._rows.dtype) @ self._rows - np.outer(scaled.sum(axis=0), self._mean)
+        mean, moment = self._moments(targets)
         return mean, moment @ self._vectors
 
-    def _weights(self, projected: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
-        """The weights of the columns, shape (n_targets, d)."""
-        found = (projected / (self._values + penalty)) @ self._vectors.T
-        if not self._is_wide:
-            return found
-        found *= self._root
-        return found @ self._rows - np.outer(found.sum(axis=1), self._mean)
+    def _moments(self, targets: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The means of the targets, and the products with the centred columns (rows, if all are in memory)."""
+        if self._all is not None:
+            dense = targets.toarray() if sparse.issparse(targets) else targets
+            mean = self._share @ dense
+            return mean, ((dense - mean) * self._root[:, None]).T
+        sums, moment = self._sums.with_targets(targets)
+        moment -= np.outer(sums, self._mean)
+        return sums / self._total, moment * (self._n / self._total)
 
-    def _left_out(
-        self,
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        bias: NDArray[np.float64],
-        leverage: NDArray[np.float64],
-        start: int,
-        stop: int,
-    ) -> NDArray[np.float64]:
-        """The leave-one-out predictions for the rows [start, stop)."""
-        h = leverage[start:stop, None]
-        found = self._rows[start:stop] @ weights.T.astype(self._rows.dtype) + bias
-        found -= h * targets[start:stop]
-        found /= np.maximum(1 - h, LEAST_REMAINDER)
-        return found
+    def _model(self, mean: NDArray[np.float64], projected: NDArray[np.float64], penalty: float) -> Regression:
+        weights = (projected / (self._values + penalty)) @ self._vectors.T
+        if self._all is not None:
+            weights *= self._root
+            weights = weights @ self._all - np.outer(weights.sum(axis=1), self._mean)
+        return Regression(weights, mean - weights @ self._mean, penalty)
 
-    def _squared_error(self, targets: NDArray[np.float64], *given: Any) -> float:
-        """The sum of the squared errors of these predictions; the arguments are those of `_left_out`."""
-        error = self._left_out(targets, *given)
-        start, stop = given[-2:]
-        error -= targets[start:stop]
-        return float(self._share[start:stop] @ np.square(error, out=error).sum(axis=1))
+
+def _leave_out(predictions: NDArray[Any], leverage: NDArray[np.float64], known: Any) -> NDArray[Any]:
+    """Predictions by models that had not seen the row, from those of a model that had; in their place."""
+    h = leverage.astype(predictions.dtype)[:, None]
+    if sparse.issparse(known):
+        row = np.repeat(np.arange(len(h)), np.diff(known.indptr))
+        predictions[row, known.indices] -= h[row, 0] * known.data.astype(predictions.dtype)
+    else:
+        predictions -= h * known
+    predictions /= np.maximum(1 - h, LEAST_REMAINDER)
+    return predictions

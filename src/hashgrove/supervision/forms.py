@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.numerics.principal import scatter_matrix
 from hashgrove.runtime.threads import chunks
 from hashgrove.supervision.affinity import ROWS_PER_CHUNK, Affinity
@@ -165,7 +164,12 @@ class Tags(Supervision):
 
     def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of what a regression on the tags leaves."""
-        residual = rows - LeaveOneOutRidge(self.indicator().toarray()).fitted(rows, penalty=1.0)
+        tags, n = self.indicator(), len(rows)
+        share, mean = np.asarray(tags.sum(axis=0)) / n, rows.mean(axis=0, dtype=np.float64)
+        products = (tags.T @ tags).toarray() - n * np.outer(share, share)
+        products[np.diag_indices(len(products))] += 1.0
+        weights = np.linalg.solve(products, tags.T @ rows - n * np.outer(share, mean))
+        residual = rows - (tags @ weights + (mean - share @ weights))
         return scatter_matrix(residual, np.zeros(rows.shape[1])) / len(rows)
 
     def check_pairs(self) -> None:

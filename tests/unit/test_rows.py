@@ -1,0 +1,108 @@
+"""Rows that are made when they are needed, and sums over them that are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from hashgrove.numerics import rows
+from hashgrove.numerics.rows import LARGEST_COUNT, LARGEST_TOTAL, LEVELS, ExactSums, Rows, evenly_spaced, integer_counts
+from hashgrove.numerics.unit_rows import unit_rows
+
+X = unit_rows(np.random.default_rng(0).normal(size=(500, 12)) + 0.3)
+WEIGHTS = np.random.default_rng(1).uniform(0, 3, size=len(X))
+TARGETS = np.random.default_rng(2).choice([-1, 1], size=(len(X), 3)).astype(np.int8)
+
+
+def rows_of(X, **options):
+    return Rows(X.__getitem__, X.shape, **options)
+
+
+def all_sums(weights=None, *, targets=TARGETS, n_jobs=1, **options):
+    sums = ExactSums(rows_of(X, n_jobs=n_jobs), integer_counts(weights), **options)
+    return [*sums.moments(), *sums.with_targets(targets)]
+
+
+def naive_sums(weights=None, *, chosen=None):
+    """The same, with Python's integers."""
+    levels = np.rint(X * np.float32(LEVELS)).astype(int).tolist()
+    counts = [1] * len(X) if weights is None else integer_counts(weights).tolist()
+    numbers = range(len(X)) if chosen is None else chosen.tolist()
+    d, k = X.shape[1], TARGETS.shape[1]
+    total = [sum(counts[i] * levels[i][a] for i in numbers) / LEVELS for a in range(d)]
+    products = [
+        [sum(counts[i] * levels[i][a] * levels[i][b] for i in numbers) / LEVELS**2 for b in range(d)] for a in range(d)
+    ]
+    of_targets = [sum(counts[i] * int(TARGETS[i, t]) for i in numbers) for t in range(k)]
+    moments = [
+        [sum(counts[i] * int(TARGETS[i, t]) * levels[i][a] for i in numbers) / LEVELS for a in range(d)]
+        for t in range(k)
+    ]
+    return [total, products, of_targets, moments]
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weights"])
+@pytest.mark.parametrize("chosen", [None, np.arange(3, 500, 7)], ids=["all", "some"])
+def test_sums_are_those_of_python_integers(weights, chosen):
+    for found, expected in zip(all_sums(weights, chosen=chosen), naive_sums(weights, chosen=chosen), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weights"])
+def test_they_are_the_same_to_the_last_bit_for_any_blocks_order_and_threads(weights, monkeypatch):
+    expected = all_sums(weights)
+    orders = [None, np.random.default_rng(3).permutation(len(X)), np.arange(len(X))[::-1]]
+    for size, kept in ((1, 2**24), (7, 0), (333, 0)):
+        monkeypatch.setattr(rows, "ROWS_PER_CHUNK", size)
+        monkeypatch.setattr(rows, "WEIGHTED_ROWS", size)
+        monkeypatch.setattr(rows, "KEPT_VALUES", kept)
+        for order in orders:
+            for n_jobs in (1, 2):
+                for found, one in zip(all_sums(weights, chosen=order, n_jobs=n_jobs), expected, strict=True):
+                    np.testing.assert_array_equal(found, one)
+
+
+def test_sparse_targets():
+    tags = (TARGETS > 0).astype(np.float64)
+    for found, one in zip(all_sums(targets=sparse.csr_array(tags)), all_sums(targets=tags), strict=True):
+        np.testing.assert_array_equal(found, one)
+
+
+def test_the_largest_sums_are_exact():
+    """As many rows as a block has, of the largest values and counts; float64 ends at 2^53, int64 at 2^63."""
+    assert LEVELS**2 * LARGEST_COUNT * rows.WEIGHTED_ROWS <= 2**53
+    assert LEVELS**2 * rows.ROWS_PER_CHUNK <= 2**53
+    assert LEVELS**2 * LARGEST_TOTAL < 2**63
+    ones = np.ones((rows.WEIGHTED_ROWS, 1), np.float32)
+    total, products = ExactSums(rows_of(ones), np.full(len(ones), LARGEST_COUNT)).moments()
+    assert total[0] == products[0, 0] == LARGEST_COUNT * len(ones)
+
+
+def test_values_beyond_the_largest_count_as_it():
+    wide = np.array([[3.0, -3.0]])
+    assert ExactSums(rows_of(wide), largest=2.0).moments()[0].tolist() == [2.0, -2.0]
+
+
+def test_counts_are_proportional_to_weights():
+    counts = integer_counts(WEIGHTS)
+    assert counts.max() == LARGEST_COUNT
+    np.testing.assert_allclose(counts / LARGEST_COUNT, WEIGHTS / WEIGHTS.max(), atol=0.5 / LARGEST_COUNT)
+    assert integer_counts(None) is None
+
+
+def test_rows_are_kept_only_if_they_are_few(monkeypatch):
+    for kept, n_calls in ((X.size, 1), (X.size - 1, 3)):
+        monkeypatch.setattr(rows, "KEPT_VALUES", kept)
+        calls = []
+        made = Rows(lambda numbers, calls=calls: calls.append(numbers) or X[numbers], X.shape)
+        for _ in range(3):
+            np.testing.assert_array_equal(made.take(slice(5, 9)), X[5:9])
+        assert len(calls) == n_calls
+
+
+@pytest.mark.parametrize(("n", "size", "expected"), [(5, 9, 5), (5, 5, 5), (100, 30, 25), (7, 1, 1)])
+def test_evenly_spaced(n, size, expected):
+    found = evenly_spaced(n, size)
+    assert len(found) == expected <= size
+    assert len(set(np.diff(found))) <= 1
