@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from hashgrove import FlatIndex
 from hashgrove.web.collection import Collection
+from hashgrove.web.details import Details
 from page_service import N_IMAGES, chromium, collection_of_texts, collection_with_images, opened
 from web_service import at_address
 
@@ -294,5 +295,89 @@ def test_the_quality_report(page, address):
 def test_an_empty_collection(page):
     with at_address(Collection(FlatIndex(np.empty((0, 8), np.uint8)), "empty.hgi")) as address:
         page.goto(address)
-        expect(page.locator("#collection-summary")).to_have_text("There are no items yet.")
+        expect(page.locator("#collection-nothing")).to_contain_text("There are no items yet.")
+        expect(page.locator("#collection-nothing a")).to_have_attribute("href", "/docs#post-items")
         expect(page.locator("#about")).to_contain_text("empty.hgi: 0 items")
+
+
+def test_a_radius_without_items_says_how_far_the_nearest_is(page, address, digits):
+    distances = digits[0].index.search(code_of(digits[0], QUERY)[None], 2).distances[0]
+    nearest = int(distances[1])
+    assert nearest > 0, "the query has a twin"
+    page.goto(f"{address}#/item/{QUERY}")
+    page.get_by_label("Radius").fill("0")
+    expect(page.locator("#results-summary")).to_have_text(f"Nothing within 0 bits, the nearest is {nearest} away")
+    expect(page.locator("#results-items li")).to_have_count(0)
+    page.get_by_role("button", name=f"Show items within {nearest} bits").click()
+    expect(page.locator("#results-items li").first).to_be_visible()
+    expect(page.locator("#results-nothing")).to_be_hidden()
+    expect(page.get_by_label("Radius")).to_have_value(str(nearest))
+
+
+def test_places_without_items_lead_on(page, address):
+    page.goto(f"{address}#/?label=none")
+    expect(page.locator("#collection-nothing")).to_contain_text("No item has the label none.")
+    page.get_by_role("link", name="Show all items").click()
+    expect(page.locator("#collection-items li").first).to_be_visible()
+    expect(page.locator("#collection-nothing")).to_be_hidden()
+    page.goto(f"{address}#/?page=99")
+    page.get_by_role("link", name="Go to the first page").click()
+    expect(page.locator("#collection-summary")).to_have_text(f"1 to 60 of {N_IMAGES} items")
+
+
+def test_the_only_item_has_no_neighbours(page):
+    with at_address(Collection(FlatIndex(np.zeros((1, 8), np.uint8)), "one.hgi")) as address:
+        page.goto(f"{address}#/item/0")
+        expect(page.locator("#results-nothing")).to_have_text("There is no other item in the collection.")
+
+
+def test_a_large_view_of_an_image_and_those_beside_it(page, address):
+    page.goto(address)
+    first, second = page.locator("#collection-items a").nth(0), page.locator("#collection-items a").nth(1)
+    names = [first.get_attribute("data-id"), second.get_attribute("data-id")]
+    page.locator("#collection-items li").first.hover()
+    page.get_by_role("button", name=f"Larger view of {names[0]}").click()
+    title = page.locator("#large-title")
+    expect(title).to_have_text(names[0])
+    expect(page.locator("#large-image img")).to_have_js_property("complete", True)
+    expect(page.locator("#large-before")).to_be_disabled()
+    page.keyboard.press("ArrowRight")
+    expect(title).to_have_text(names[1])
+    page.get_by_role("link", name="Find similar items").click()
+    expect(page.locator("#large")).to_be_hidden()
+    expect(page.locator("#results-title")).to_have_text(f"Nearest to {names[1]}")
+    page.locator("#query button").click()
+    expect(title).to_have_text(names[1])
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#large")).to_be_hidden()
+
+
+def test_names_are_shown_whole(page):
+    name = "holiday-by-the-sea-" * 4 + "end"
+    details = Details(np.array(["a"]), columns={"name": [name]})
+    with at_address(
+        Collection(FlatIndex(np.zeros((1, 8), np.uint8), ids=["a"]), "one.hgi", details=details)
+    ) as address:
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.goto(address)
+        shown = page.locator("#collection-items .name")
+        expect(shown).to_have_text(name)
+        assert shown.evaluate(
+            "one => one.scrollWidth <= one.clientWidth && getComputedStyle(one).overflow === 'visible'"
+        )
+
+
+def test_the_page_says_that_it_waits(page, address):
+    page.goto(f"{address}#/item/{QUERY}")
+    found(page)
+    busy = page.locator("#busy")
+    expect(busy).to_be_hidden()
+    waiting = []
+    page.route("**/search", lambda route: waiting.append(route))
+    page.get_by_label("Results").fill("7")
+    expect(busy).to_be_visible()
+    expect(busy).to_have_text("Waiting for the service …")
+    for request in waiting:
+        request.continue_()
+    expect(busy).to_be_hidden()
+    expect(page.locator("#results-items li")).to_have_count(7)

@@ -64,6 +64,12 @@ def test_everything_by_keyboard(browser, addresses):
         expect(page.locator("#results-items li")).to_have_count(20)
         expect(page.locator("#results-title")).to_be_focused()
         press("Tab")
+        expect(page.locator("#query").get_by_role("button")).to_be_focused()
+        press("Enter")
+        expect(page.locator("#large")).to_be_visible()
+        press("Escape")
+        expect(page.locator("#query").get_by_role("button")).to_be_focused()
+        press("Tab")
         expect(page.get_by_label("Results")).to_be_focused()
         press("ArrowRight")
         expect(page.locator("#results-items li")).to_have_count(21)
@@ -109,6 +115,26 @@ def test_axe_finds_no_serious_issue(browser, addresses, scheme):
                 expect(page.locator(".moved").first).to_be_visible()
             issues = axe.run(page).response["violations"]
             assert [issue["id"] for issue in issues if issue["impact"] in ("serious", "critical")] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_issue_where_there_is_nothing_and_in_the_large_view(browser, addresses, scheme):
+    def check():
+        issues = Axe().run(page).response["violations"]
+        assert [issue["id"] for issue in issues if issue["impact"] in ("serious", "critical")] == []
+
+    with opened(browser, color_scheme=scheme) as page:
+        settle(page, f"{addresses['images']}{VIEWS[1]}")
+        page.get_by_label("Radius").fill("0")
+        expect(page.locator("#results-nothing")).to_be_visible()
+        page.evaluate("document.getElementById('busy').hidden = false")
+        check()
+        page.locator("#query button").click()
+        expect(page.locator("#large img")).to_be_visible()
+        check()
+        page.goto(f"{addresses['images']}#/?label=none")
+        expect(page.locator("#collection-nothing")).to_be_visible()
+        check()
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser, addresses):

@@ -14,6 +14,7 @@ from hashgrove import FlatIndex, evaluate, hamming
 from hashgrove import load as load_model
 from hashgrove.index import Rerank, load_index
 from hashgrove.web.collection import Collection
+from hashgrove.web.images import large_image, thumbnail
 from hashgrove.web.schemas import SearchOptions, SearchRequest
 from web_service import N_BITS, N_ITEMS, build_digits, error_of, open_digits, served
 
@@ -92,8 +93,18 @@ def test_an_item_has_its_code_and_its_image(client, digits, index):
     assert image.headers["content-type"] == "image/png"
     with Image.open(io.BytesIO(image.content)) as shown, Image.open(digits[0] / "images" / name) as file:
         assert shown.tobytes() == file.convert("RGB").tobytes()
+    assert client.get(item["image"], params={"large": True}).content == image.content  # it is not enlarged
     assert error_of(client.get("/items/nobody"), 404)["field"] == "id"
     assert error_of(client.get("/images/nobody.png"), 404)["field"] == "id"
+
+
+def test_images_are_reduced_to_two_sizes(tmp_path):
+    path = str(tmp_path / "photo.jpg")
+    Image.new("RGB", (3000, 1500), "red").save(path)
+    for function, size in ((thumbnail, (256, 128)), (large_image, (1024, 512))):
+        with Image.open(io.BytesIO(function(path))) as shown:
+            assert (shown.size, shown.format) == (size, "JPEG")
+        assert function(str(tmp_path / "none.jpg")) is None
 
 
 def test_search_by_features_codes_and_id_give_what_the_index_gives(client, digits, index):

@@ -194,9 +194,9 @@ def item_routes(app: FastAPI, service: Service) -> None:
         return as_json(collection.described(ids, show_code=True)[0])
 
     @app.get("/images/{id:path}", response_class=Response, responses={200: {"content": {"image/*": {}}}})
-    async def image(id: str) -> Response:
-        """A small version of the image of an item."""
-        content = await service.thumbnail(id)
+    async def image(id: str, large: bool = False) -> Response:
+        """The image of an item, with sides of at most 256 pixels, or of 1,024 if it is to be ``large``."""
+        content = await service.thumbnail(id, large=large)
         kind = "image/png" if content.startswith(b"\x89PNG") else "image/jpeg"
         return Response(content, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hashgrove.web.bodies import read_rows
 from hashgrove.web.collection import Collection
 from hashgrove.web.errors import BUSY, ServiceError, cannot_use, from_value_error, must_be
-from hashgrove.web.images import thumbnail
+from hashgrove.web.images import large_image, thumbnail
 from hashgrove.web.limits import Limits
 
 if TYPE_CHECKING:
@@ -159,9 +159,9 @@ class Encoding:
         encoded = await self.encode(features, weights=weights)
         return Encoded(encoded.codes, features, encoded.weights, seconds | encoded.seconds)
 
-    async def thumbnail(self, path: str) -> bytes | None:
-        """A small version of an image file; None if there is none."""
-        content: bytes | None = await self._with_image(lambda: thumbnail(path))
+    async def thumbnail(self, path: str, *, large: bool) -> bytes | None:
+        """A small or larger version of an image file; None if there is none."""
+        content: bytes | None = await self._with_image(lambda: (large_image if large else thumbnail)(path))
         return content
 
     async def _with_image(self, function: Callable[[], Any]) -> Any:

@@ -16,11 +16,12 @@ from functools import lru_cache
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError
 
-__all__ = ["FindImage", "images_in_folder", "remember_images", "remembered_images", "thumbnail"]
+__all__ = ["FindImage", "images_in_folder", "large_image", "remember_images", "remembered_images", "thumbnail"]
 
 FOLDERS = "images.json"
 MAX_BYTES = 2**24  # of images.json
 SIDE = 256  # pixels of a thumbnail
+LARGE_SIDE = 1024  # of an image that is looked at by itself
 CACHED = 1024  # thumbnails that stay in memory, about 10 kB each
 
 FindImage = Callable[[str], str | None]  # from the id of an item to its image file
@@ -96,6 +97,15 @@ def _is_image(name: str) -> bool:
 @lru_cache(maxsize=CACHED)
 def thumbnail(path: str) -> bytes | None:
     """A small PNG or JPEG of an image file; None if there is no such image, or it cannot be read."""
+    return _reduced(path, SIDE)
+
+
+def large_image(path: str) -> bytes | None:
+    """A PNG or JPEG of an image file for people to look at; None if there is none. It is not kept in memory."""
+    return _reduced(path, LARGE_SIDE)
+
+
+def _reduced(path: str, side: int) -> bytes | None:
     from PIL import Image
 
     from hashgrove.features.images import ImageFileError, read_image
@@ -108,6 +118,6 @@ def thumbnail(path: str) -> bytes | None:
     if max(image.size) <= SIDE // 2:  # such as handwritten digits, which JPEG would blur
         image.save(buffer, "PNG")
     else:
-        image.thumbnail((SIDE, SIDE))
+        image.thumbnail((side, side))
         image.save(buffer, "JPEG", quality=85)
     return buffer.getvalue()

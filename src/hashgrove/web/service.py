@@ -238,11 +238,11 @@ class Service:
         found: list[list[int]] = await self.encoding.run(count)
         return found
 
-    async def thumbnail(self, id_: str) -> bytes:
-        """A small version of the image of an item."""
+    async def thumbnail(self, id_: str, *, large: bool = False) -> bytes:
+        """A small or larger version of the image of an item."""
         find = self.collection.find_image
         path = None if find is None or not self.collection.has(self.encoding.check_ids([id_], "id")) else find(id_)
-        content = None if path is None else await self.encoding.thumbnail(path)
+        content = None if path is None else await self.encoding.thumbnail(path, large=large)
         if content is None:
             raise ServiceError(404, f"There is no image of an item with the id {id_[:80]!r}.", field="id")
         return content

@@ -1,6 +1,7 @@
 /** Errors in plain words, beside what caused them. */
 
 import { ServiceError } from "./api.js";
+import { whileBusy } from "./busy.js";
 import { element } from "./dom.js";
 
 /**
@@ -13,7 +14,7 @@ import { element } from "./dom.js";
 export async function reportErrors(slot, work) {
   slot.hidden = true;
   try {
-    await work();
+    await whileBusy(work);
     return true;
   } catch (error) {
     if (error.name === "AbortError") {

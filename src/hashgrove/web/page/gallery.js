@@ -38,15 +38,25 @@ export async function showGallery({ page, label }) {
   byId("collection-items").replaceChildren(...items.map((item) => itemCard(item)));
   byId("collection-summary").textContent = items.length
     ? `${number(offset + 1)} to ${number(offset + items.length)} of ${count(total, "item")}`
-    : emptyMessage(total, label);
+    : "";
+  byId("collection-nothing").replaceChildren(...(items.length ? [] : nothing(total, label)));
+  byId("collection-nothing").hidden = items.length > 0;
   showPager(page, Math.ceil(total / PAGE), label);
 }
 
-function emptyMessage(total, label) {
-  if (total) {
-    return "There is no such page.";
+/** What stands in the place of items where there are none, and what leads on from there. */
+function nothing(total, label) {
+  if (!total && !label) {
+    const how = "Add some with “hashgrove index add”, or by a POST to ";
+    return [
+      element("p", {}, "There are no items yet."),
+      element("p", { class: "hint" }, how, element("a", { href: "/docs#post-items" }, "/items"), "."),
+    ];
   }
-  return label ? "No item has this label." : "There are no items yet.";
+  const [text, to, where] = total
+    ? ["There is no such page.", collectionRoute(1, label), "Go to the first page"]
+    : [`No item has the label ${label}.`, collectionRoute(), "Show all items"];
+  return [element("p", {}, text), element("a", { class: "button plain", href: to }, where)];
 }
 
 function showPager(page, last, label) {

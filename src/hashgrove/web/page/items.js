@@ -2,7 +2,10 @@
 
 import { element } from "./dom.js";
 import { itemImage } from "./images.js";
+import { showLarge } from "./large.js";
 import { itemRoute } from "./route.js";
+
+const itemOf = new WeakMap(); // of the links whose items have an image
 
 /**
  * An item as a link to its neighbours.
@@ -24,7 +27,22 @@ export function itemCard(item, ...more) {
     fields.length ? element("span", { class: "fields" }, ...fields) : null,
     ...more,
   );
-  return element("li", {}, link);
+  if (!item.image) {
+    return element("li", {}, link);
+  }
+  const enlarge = { type: "button", class: "enlarge", tabindex: "-1", "aria-label": `Larger view of ${nameOf(item)}` };
+  const button = element("button", { ...enlarge, onclick: () => openLarge(link) });
+  itemOf.set(link, item);
+  return element("li", {}, link, button);
+}
+
+/** The large view of an item of a list, among the others. */
+function openLarge(link) {
+  const links = [...link.closest("ul, ol").querySelectorAll("a.item")].filter((one) => itemOf.has(one));
+  showLarge(
+    itemOf.get(link),
+    links.map((one) => itemOf.get(one)),
+  );
 }
 
 /** The name of an item, or its id. */
@@ -32,11 +50,15 @@ export function nameOf(item) {
   return item.name ?? item.id;
 }
 
-/** Let the arrow keys, Home and End move between the items of a list. */
+/** Let the arrow keys, Home and End move between the items of a list, and "v" open the large view of one. */
 export function listenToArrows(list) {
   list.addEventListener("keydown", (event) => {
     const links = [...list.querySelectorAll("a.item")];
     const at = links.indexOf(event.target);
+    if (event.key === "v" && itemOf.has(links[at])) {
+      openLarge(links[at]);
+      return;
+    }
     const columns = links.filter((link) => top(link) === top(links[0])).length;
     const steps = {
       ArrowLeft: -1,

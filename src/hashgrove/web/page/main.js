@@ -6,6 +6,7 @@ import { byId, count } from "./dom.js";
 import { reportErrors } from "./errors.js";
 import { showGallery, startGallery } from "./gallery.js";
 import { askForKey } from "./key.js";
+import { startLarge } from "./large.js";
 import { showQuality } from "./quality.js";
 import { hideResults, isShown, showResults, startResults } from "./results.js";
 import { currentRoute, itemRoute } from "./route.js";
@@ -18,6 +19,7 @@ let opened = null; // the id of the item that was opened last
 
 async function start() {
   startTheme(byId("theme"));
+  startLarge();
   onKeyNeeded(askForKey);
   byId("collection").hidden = false;
   listenToKeys();
@@ -109,7 +111,7 @@ function listenToKeys() {
     byId("main").focus();
   });
   document.addEventListener("keydown", (event) => {
-    if (byId("key").open || event.altKey || event.ctrlKey || event.metaKey) {
+    if (byId("key").open || byId("large").open || event.altKey || event.ctrlKey || event.metaKey) {
       return;
     }
     if (event.key === "/" && !event.target.matches("input:not([type=range], [type=radio]), textarea")) {

@@ -59,6 +59,12 @@ export function chosenOptions(info) {
   return { k: Number(byId("k").value), radius: radius < info.n_bits ? radius : null, ranking: ranking() };
 }
 
+/** Set the radius as if the reader had moved the slider. */
+export function setRadius(radius) {
+  byId("radius").value = radius;
+  byId("options").dispatchEvent(new Event("input"));
+}
+
 function ranking() {
   return new FormData(byId("options")).get("ranking");
 }

@@ -5,7 +5,8 @@ import { barChart, keepChart } from "./charts.js";
 import { byId, count, element, number } from "./dom.js";
 import { reportErrors } from "./errors.js";
 import { itemCard, listenToArrows, nameOf } from "./items.js";
-import { chosenOptions, fitOptions, startOptions } from "./options.js";
+import { showLarge } from "./large.js";
+import { chosenOptions, fitOptions, setRadius, startOptions } from "./options.js";
 import { itemImage, localImage } from "./images.js";
 import { search } from "./search.js";
 
@@ -54,6 +55,8 @@ export async function showResults(query) {
   byId("results-content").hidden = false;
   byId("results-title").textContent = found.item ? `Nearest to ${nameOf(found.item)}` : "Nearest to your query";
   byId("results-summary").textContent = summary(found, options);
+  byId("results-nothing").replaceChildren(...(found.neighbours.length ? [] : nothing(found)));
+  byId("results-nothing").hidden = found.neighbours.length > 0;
   byId("query").replaceChildren(...queryParts(query, found.item));
   byId("results-items").replaceChildren(...found.neighbours.map((one, at) => neighbourCard(one, at + 1, found)));
   showCode(found.bits);
@@ -65,7 +68,10 @@ function summary({ item, neighbours, histogram, truncated, rankedBy }, { radius,
   const parts = [];
   if (ranking === "bits" && radius !== null) {
     const within = histogram.slice(0, radius + 1).reduce((sum, value) => sum + value, 0) - (item ? 1 : 0);
-    parts.push(`${count(within, "item")} within ${count(radius, "bit")}`);
+    parts.push(`${within ? count(within, "item") : "nothing"} within ${count(radius, "bit")}`);
+    if (!within && nearestOf({ item, histogram }) !== -1) {
+      parts.push(`the nearest is ${nearestOf({ item, histogram })} away`);
+    }
     if (truncated) {
       parts.push(`the nearest ${number(neighbours.length)} are shown`);
     }
@@ -79,13 +85,32 @@ function summary({ item, neighbours, histogram, truncated, rankedBy }, { radius,
   if (rankedBy !== ranking) {
     parts.push(`ranked by ${rankedBy}, because the item has no features`);
   }
-  return parts.join(", ");
+  const text = parts.join(", ");
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** What stands in the place of neighbours where there are none: how far away the nearest one is. */
+function nothing(found) {
+  const nearest = nearestOf(found);
+  if (nearest === -1) {
+    return [element("p", {}, "There is no other item in the collection.")];
+  }
+  const show = { type: "button", class: "plain", onclick: () => setRadius(nearest) };
+  return [
+    element("p", {}, `The nearest item is ${count(nearest, "bit")} away.`),
+    element("button", show, `Show items within ${count(nearest, "bit")}`),
+  ];
+}
+
+/** The distance of the nearest item but the query itself; -1 if there is none. */
+function nearestOf({ item, histogram }) {
+  return histogram.findIndex((value, distance) => value - (item && distance === 0 ? 1 : 0) > 0);
 }
 
 function queryParts(query, item) {
   if (item) {
     return [
-      item.image ? itemImage(item.image) : null,
+      item.image ? enlargeable(item) : null,
       element("p", {}, element("strong", {}, nameOf(item))),
       item.label === undefined ? null : element("span", { class: "label" }, item.label),
     ].filter((part) => part !== null);
@@ -95,6 +120,11 @@ function queryParts(query, item) {
   }
   const text = query.code ? `Code ${query.code}` : `Vector of ${count(query.features.length, "number")}`;
   return [element("p", {}, element("strong", {}, text))];
+}
+
+function enlargeable(item) {
+  const how = { type: "button", class: "picture", onclick: () => showLarge(item) };
+  return element("button", { ...how, "aria-label": `Larger view of ${nameOf(item)}` }, itemImage(item.image));
 }
 
 function neighbourCard(one, rank, { item, bits, neighbours }) {
