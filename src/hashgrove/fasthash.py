@@ -35,6 +35,7 @@ from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, ParameterError
 from hashgrove.runtime.progress import report_progress, show_step
+from hashgrove.runtime.rounding import training_marks
 from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import beside, in_order
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
@@ -151,6 +152,7 @@ class FastHash(SupervisedHasher):
     """
 
     semi_supervised: ClassVar[bool] = True
+    _marks: list[int]  # of the rows of the fit
     _learned: Encoder | None  # the bits that a warm start goes on from
     history_: list[BitRecord]
     hash_function_: HashFunction
@@ -273,6 +275,7 @@ class FastHash(SupervisedHasher):
         """Learn from all rows, or, to validate, first from all but the held-out ones."""
         Flag().check("refit", refit)
         self.__dict__.pop("validation_", None)  # that of an earlier fit
+        self._marks = [] if sparse.issparse(X) else training_marks(X)
         seed = seed_of(rng)
         X, supervision, others = _without_unknown(X, supervision, seed)
         earlier = self._earlier_bits(X, seed)
@@ -499,7 +502,9 @@ class FastHash(SupervisedHasher):
             return {}
         choice = getattr(self, "choice_", None)
         notes = {"hash_function": plain(self.hash_function_), "generic_bits": self.generic_bits_}
-        return notes if choice is None else notes | {"choice": choice.to_dict()}
+        notes |= {} if choice is None else {"choice": choice.to_dict()}
+        notes |= {"trained_on": self._marks} if getattr(self, "_marks", None) else {}
+        return notes | ({"validation": self.validation_.to_dict()} if hasattr(self, "validation_") else {})
 
 
 def _without_unknown(

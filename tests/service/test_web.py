@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.datasets import load_digits
 
-from hashgrove import FlatIndex, evaluate, hamming
+from hashgrove import FastHash, FlatIndex, evaluate, hamming
 from hashgrove import load as load_model
-from hashgrove.index import Rerank, load_index
+from hashgrove.index import Rerank, build_index, load_index
 from hashgrove.web.collection import Collection
+from hashgrove.web.details import Details
 from hashgrove.web.images import large_image, thumbnail
 from hashgrove.web.schemas import SearchOptions, SearchRequest
 from web_service import N_BITS, N_ITEMS, build_digits, error_of, open_digits, served
@@ -235,6 +238,37 @@ def test_a_histogram_counts_all_items(client, digits, index):
     answer = search(client, id=digits[2][0], show_histogram=True, label="1").json()
     distances = hamming(index.codes[index.ids == digits[2][0]], index.codes)[0]
     assert answer["queries"][0]["histogram"] == np.bincount(distances, minlength=N_BITS + 1).tolist()
+
+
+def ready_report(client):
+    while (answer := client.get("/report").json())["status"] == "running":
+        time.sleep(0.05)
+    assert answer["status"] == "ready"
+    return answer["report"]
+
+
+def test_the_report_says_what_is_known_about_training_and_is_never_stale(tmp_path):
+    digits = load_digits()
+    X, y = digits.data[:400], digits.target[:400]
+    hasher = FastHash(16, hash_function="posterior", random_state=0).fit(X[:200], y[:200], validation=0.2)
+    index = build_index(hasher.transform(X[:200]))
+    index.keep_features(X[:200])
+    index.save(tmp_path / "d.hgi")
+    hasher.save(tmp_path / "d.hgi" / "model.hashgrove")
+    opened = Collection.open(str(tmp_path / "d.hgi"))
+    collection = replace(opened, details=Details(np.arange(400), labels=y.astype(str)))
+    with served(collection) as client:
+        first = ready_report(client)
+        assert (first["trained_share"], first["n_items"]) == (1.0, 200)
+        assert first["validation"]["n_held_out"] == 40
+        assert first["validation"]["rows"][0]["map"] == hasher.validation_.map
+        assert client.post("/items", json={"items": [{"features": row.tolist()} for row in X[200:]]}).status_code == 201
+        assert ready_report(client)["n_items"] == 400
+        for number in range(200):
+            assert client.delete(f"/items/{number}").status_code == 200
+        second = ready_report(client)
+        assert (second["trained_share"], second["n_items"]) == (0.0, 200)
+        assert second["map"] < first["map"]
 
 
 def test_the_report_is_that_of_evaluate(client, digits, index):

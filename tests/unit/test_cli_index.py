@@ -235,3 +235,23 @@ def test_labels_are_in_the_order_in_which_the_items_were_added(capsys, folder):
     common = ("Q.npy", "--model", "model.hashgrove", "--y-database", "y.npy", "--y-queries", "yq.npy", "--json")
     names = ("codes.npy", "there.hgi", "back.hgi")
     assert len({json.loads(done(capsys, "evaluate", name, *common)[0])["map"] for name in names}) == 1
+
+
+def test_the_validation_of_a_fit_is_kept_and_shown(capsys, photos):
+    for folder in ("0", "1"):
+        for number in range(50):
+            pixels = np.random.default_rng([int(folder), number]).integers(60 * int(folder), 255, (8, 8, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(f"photos/{folder}/more{number}.png")
+    _, err = done(
+        capsys, "index", "build", "photos", "--network", "net.onnx", "--output-name", "mean", "--size", "8",
+        "--bits", "16", "--labels-from-folders", "--preprocess", "clip", "-o", "p.hgi",
+    )  # fmt: skip
+    assert "on 25 held-out rows" in err
+    measured = next(line for line in err.splitlines() if line.startswith("these codes")).split()[2:5]
+    for command in (("info", "p.hgi/model.hashgrove"), ("index", "info", "p.hgi")):
+        out, _ = done(capsys, *command)
+        assert "on 25 held-out rows" in out
+        assert next(line for line in out.splitlines() if line.startswith("these codes")).split()[2:5] == measured
+        assert "trained_on" not in out
+    shown = json.loads(done(capsys, "index", "info", "p.hgi", "--json")[0])["validation"]
+    assert (shown["n_held_out"], f"{shown['rows'][0][2]:.4f}") == (25, measured[1])

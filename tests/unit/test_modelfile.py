@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save
 from hashgrove.storage import modelfile
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError, read, read_header, write
+from hashgrove.storage.models import read_learned
 
 HEADER = {"hasher": "FastHash", "n_bits": 2, "parameters": {"loss": "hinge", "gamma": 0.1, "text": "é\n\"'"}}
 DTYPES = ["float32", "float64"] + [f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)]
@@ -268,3 +269,14 @@ def test_write_refuses(tmp_path, arguments, match):
     with pytest.raises(ValueError, match=match):
         write(tmp_path / "m", **({"kind": "encoder", "header": {}, "arrays": {}} | arguments))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "learned",
+    ["text", {"validation": {"n_rows": 3}}, {"validation": {"n_rows": "3", "rows": []}}, {"trained_on": ["x"]},
+     {"validation": {"n_rows": 3, "rows": [{"method": "m", "n_bytes": 8, "map": "high", "precision_at_10": 0.5}]}}],
+)  # fmt: skip
+def test_what_a_file_says_about_its_fit_is_checked(tmp_path, learned):
+    modelfile.write(tmp_path / "m", kind="encoder", header={"learned": learned}, arrays={})
+    with pytest.raises(ModelFileError, match="damaged: what it says about its fit"):
+        read_learned(tmp_path / "m")

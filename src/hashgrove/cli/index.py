@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["index", "write_info"]
 
+VALIDATED = 100  # images from which on a fifth of them is held out, to measure how good the codes of new images are
 _folder = click.argument("folder", metavar="INDEX")
 _model = click.option("--model", metavar="MODEL", help="Model that encodes ITEMS, or that made them if they are codes.")
 
@@ -74,7 +76,9 @@ def build(
     """Index ITEMS: packed codes, features with --model, or images with --network or a model for images.
 
     With --network, codes are learned from the images themselves: from their folders with --labels-from-folders
-    (FastHash), otherwise without labels (ITQ). Names of images become ids; so do names in X.names.txt beside X.npy.
+    (FastHash), otherwise without labels (ITQ). With --labels-from-folders, a fifth of the images is held out first, to
+    measure how good the codes of new images are; `hashgrove index info` shows that again. Names of images become ids;
+    so do names in X.names.txt beside X.npy.
 
     \b
     Example:
@@ -127,7 +131,13 @@ def _learn_from_images(
     X = extract_features(extractor, images, n_jobs)
     hasher: Hasher
     if by_folder:
-        hasher = FastHash(n_bits, random_state=seed, n_jobs=n_jobs, verbose=1).fit(X, np.array(folders))
+        fast = FastHash(n_bits, random_state=seed, n_jobs=n_jobs, verbose=1)
+        enough = len(X) >= VALIDATED
+        hasher = fast.fit(X, np.array(folders), validation=0.2 if enough else None)
+        text = (
+            f"{fast.validation_}\n" if enough else f"{len(X)} images are too few to hold some out and measure codes on."
+        )
+        click.echo(text, err=True)
     else:
         n_bits = min(n_bits, ITQ(n_bits).max_bits(n_samples=len(X), n_features=X.shape[1]))
         with show_step("learning codes"):
@@ -231,10 +241,13 @@ def info(folder: str, style: str | None) -> None:
 def write_info(folder: str, *, style: str | None) -> None:
     """Print a description of an index."""
     from hashgrove.cli.items import stored_model
-    from hashgrove.cli.output import file_size, format_pairs, printable
+    from hashgrove.cli.output import file_size, format_pairs, format_validation, printable
     from hashgrove.index import load_index
     from hashgrove.metrics import describe_codes
+    from hashgrove.storage.models import read_learned
 
+    model_file = stored_model(folder)
+    learned = None if model_file is None else read_learned(model_file)
     opened = load_index(folder)
     features = opened.features
     distinct, warning = describe_codes(opened.codes) if len(opened) else ("none", None)
@@ -247,12 +260,16 @@ def write_info(folder: str, *, style: str | None) -> None:
         "codes": distinct,
         "ids": {"U": "texts", "i": "integers"}[opened.ids.dtype.kind] if len(opened) else None,
         "model": opened.model,
-        "model file": stored_model(folder),
+        "model file": model_file,
         "features": None if features is None else f"{len(features)} rows of {features.n_features}",
         "size on disk": file_size(size),
         "warning": warning,
     }
     if style == "json":
-        click.echo(json.dumps(rows, indent=2))
-    else:
-        click.echo(format_pairs((name, printable(value)) for name, value in rows.items() if value is not None))
+        found = None if learned is None or not learned.validation else asdict(learned)
+        validation = None if found is None else {"n_held_out": found["n_held_out"], "rows": found["validation"]}
+        click.echo(json.dumps(rows | {"validation": validation}, indent=2))
+        return
+    click.echo(format_pairs((name, printable(value)) for name, value in rows.items() if value is not None))
+    if learned is not None and learned.validation:
+        click.echo(f"\n{format_validation(learned)}")

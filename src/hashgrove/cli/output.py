@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hashgrove.fasthash import FastHash
     from hashgrove.metrics import Report
+    from hashgrove.storage.models import Learned
 
     Hit = tuple[int, NDArray[Any], NDArray[Any]]  # number of the query, distances, ids
 
@@ -22,6 +23,7 @@ __all__ = [
     "format_pairs",
     "format_table",
     "format_training",
+    "format_validation",
     "printable",
     "write_header",
     "write_hits",
@@ -164,11 +166,32 @@ def write_header(path: str, n_bytes: int, fields: Mapping[str, Any], *, style: s
         return
     rows: list[tuple[str, object]] = [("file", f"{path} ({file_size(n_bytes)})")]
     rows += [(name, fields[name]) for name in ("kind", "format", "version")]
-    rows += _header_rows(fields["header"])
+    rows += _header_rows(_without_marks(fields["header"]))
     for name, (dtype, shape) in fields["arrays"].items():
         rows.append((f"array {name}", f"{dtype} {' x '.join(map(str, shape)) or 'scalar'}"))
     rows.append(("sha256", fields["sha256"]))
     print(format_pairs((printable(name), printable(value)) for name, value in rows))
+    if fields["kind"] == "encoder":
+        from hashgrove.storage.models import read_learned
+
+        learned = read_learned(path)
+        if learned.validation:
+            print(f"\n{format_validation(learned)}")
+
+
+def format_validation(learned: Learned) -> str:
+    """The validation of a fit as a table."""
+    rows = [(printable(name), f"{n:,}", f"{value:.4f}", f"{at_10:.4f}") for name, n, value, at_10 in learned.validation]
+    return format_table((f"on {learned.n_held_out:,} held-out rows", "bytes", "MAP", "P@10"), rows)
+
+
+def _without_marks(header: Mapping[str, Any]) -> dict[str, Any]:
+    """A header for people: how many rows were trained on is no secret, but their marks are only for programs."""
+    learned = header.get("learned")
+    if not isinstance(learned, dict):
+        return dict(header)
+    shown = {name: value for name, value in learned.items() if name not in ("trained_on", "validation")}
+    return {**header, "learned": shown}
 
 
 def _header_rows(header: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.index.ids import check_ids, encode, find, refuse_duplicates
 from hashgrove.runtime.parameters import Integer, OneOf, ParameterError
+from hashgrove.runtime.rounding import to_bytes
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["METRICS", "Int8Rows", "Order", "Rerank", "order_candidates"]
@@ -46,10 +47,7 @@ class Int8Rows:
         array = _check_features(X, name)
         values, scales = np.empty(array.shape, np.int8), np.empty(len(array), np.float32)
         for start, stop in chunks(len(array), 4096):
-            part = np.asarray(array[start:stop], np.float32)
-            scales[start:stop] = np.abs(part).max(axis=1, initial=0.0) / 127
-            unit = np.where(scales[start:stop] > 0, scales[start:stop], 1)
-            values[start:stop] = np.rint(part / unit[:, None])
+            values[start:stop], scales[start:stop] = to_bytes(array[start:stop])
         return cls(values, scales)
 
     @property

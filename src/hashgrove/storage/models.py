@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from hashgrove.storage.modelfile import ModelFileError
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor, ImageEncoder
 
-__all__ = ["load", "plain", "rebuild", "save"]
+__all__ = ["Learned", "load", "plain", "read_learned", "rebuild", "save"]
 
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
@@ -105,6 +106,41 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
         raise
     except ValueError as error:
         raise ModelFileError(f"{os.fspath(path)}: {one_line(error)}") from error
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a model file says about its fit, checked.
+
+    Attributes
+    ----------
+    n_held_out : int
+        Number of rows that the codes were validated on; 0 if they were not.
+    validation : list of (str, int, float, float)
+        Method, bytes per item, mean average precision and precision at 10, the codes first.
+    trained_on : list of int
+        Marks of training rows; see `hashgrove.runtime.rounding.training_marks`.
+    """
+
+    n_held_out: int
+    validation: list[tuple[str, int, float, float]]
+    trained_on: list[int]
+
+
+def read_learned(path: str | os.PathLike[str]) -> Learned:
+    """What a model file says about its fit; the file is not trusted."""
+    found = modelfile.read_header(path)["header"].get("learned", {})
+    try:
+        validation = found.get("validation", {"n_rows": 0, "rows": []})
+        n_rows, rows = validation["n_rows"], validation["rows"]
+        lines = [(row["method"], row["n_bytes"], row["map"], row["precision_at_10"]) for row in rows]
+        marks = found.get("trained_on", [])
+        kinds = {tuple(map(type, line)) for line in lines} | {(type(n_rows),)} | {(type(mark),) for mark in marks}
+        if not kinds <= {(str, int, float, float), (int,)} or type(n_rows) is not int:
+            raise TypeError
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ModelFileError(f"{os.fspath(path)}: damaged: what it says about its fit cannot be read") from error
+    return Learned(n_rows, lines, marks)
 
 
 def plain(value: Any) -> Any:

@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -24,12 +23,14 @@ from hashgrove.index.engines import Engine
 from hashgrove.index.ids import MAX_ID, check_ids
 from hashgrove.index.stored_features import StoredFeatures
 from hashgrove.runtime.parameters import ParameterError
-from hashgrove.web.details import Details, Lookup
+from hashgrove.web.contents import Contents
+from hashgrove.web.details import Details
 from hashgrove.web.images import FindImage
 
 if TYPE_CHECKING:
     from hashgrove.encoders import Encoder
     from hashgrove.features import FeatureExtractor, ImageEncoder
+    from hashgrove.storage.models import Learned
 
 __all__ = ["Collection", "as_hex"]
 
@@ -64,6 +65,8 @@ class Collection:
         From the id of an item to its image file; None if it has none.
     read_only : bool
         Whether changes are refused.
+    learned : Learned, optional
+        What the file of the model says about its fit.
 
     Examples
     --------
@@ -79,10 +82,11 @@ class Collection:
     details: Details = field(default_factory=lambda: Details(np.empty(0, np.int64)))
     find_image: FindImage | None = None
     read_only: bool = False
+    learned: Learned | None = None
 
     def __post_init__(self) -> None:
         self._reading = threading.Lock()
-        self._contents: _Contents | None = None
+        self._contents: Contents | None = None
         if self.model is not None:
             empty = np.empty((0, -(-self.model.n_bits // 8)), np.uint8)
             self.index.search(empty, 1, model=self.model)  # refuses a model of other codes
@@ -105,7 +109,9 @@ class Collection:
         file = model or (own if os.path.exists(own) else None)
         try:
             name = _name_of(index.place) if isinstance(index, Engine) else os.path.basename(os.path.normpath(place))
-            return cls(index, name, model=None if file is None else _load(file), read_only=read_only)
+            if file is None:
+                return cls(index, name, read_only=read_only)
+            return cls(index, name, model=_load(file), learned=_learned(file), read_only=read_only)
         except BaseException:
             index.close()
             raise
@@ -174,16 +180,21 @@ class Collection:
             return self.model.n_bits
         return None if self.n_bytes is None else 8 * self.n_bytes
 
-    def _read(self) -> _Contents:
+    def _read(self) -> Contents:
         with self._reading:
             if self._contents is None:
-                self._contents = _Contents(*self.index.items(), self.stored_features)  # ids and codes of one moment
+                self._contents = Contents(*self.index.items(), self.stored_features)  # ids and codes of one moment
             return self._contents
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """All ids and codes, in the order in which the items were added. They are read again after `changed`."""
         read = self._read()
         return read.ids, read.codes
+
+    @property
+    def version(self) -> object:
+        """An object that is another one after each change of the items."""
+        return self._read()
 
     def changed(self) -> None:
         """Forget what was read of the items; call it after a change."""
@@ -279,23 +290,6 @@ class Collection:
         return read.ids[np.sort(places[known])]
 
 
-class _Contents:
-    """All items of one moment."""
-
-    def __init__(self, ids: NDArray[Any], codes: NDArray[np.uint8], features: StoredFeatures | None) -> None:
-        self.ids, self.codes, self._features = ids, codes, features
-
-    @cached_property
-    def have_features(self) -> bool:
-        """Whether the index stores features of all items."""
-        return self._features is not None and len(self._features) == len(self.ids)
-
-    @cached_property
-    def lookup(self) -> Lookup:
-        """Positions of ids."""
-        return Lookup(self.ids)
-
-
 def _name_of(place: str) -> str:
     """The name of a collection in an engine: the last part of its path, or its server.
 
@@ -304,6 +298,12 @@ def _name_of(place: str) -> str:
     """
     parts = urlsplit(place)
     return os.path.basename(parts.path.rstrip("/")) or parts.netloc.rpartition("@")[2]
+
+
+def _learned(file: str) -> Learned:
+    from hashgrove.storage.models import read_learned
+
+    return read_learned(file)
 
 
 def _load(file: str) -> Encoder | ImageEncoder:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hashgrove.codes import group_equal
+from hashgrove.runtime.rounding import share_seen
 from hashgrove.web.collection import Collection
 
 __all__ = ["Quality", "measure"]
@@ -61,20 +62,42 @@ def measure(collection: Collection) -> dict[str, Any]:
         ],
         "distinct": {"codes": len(sizes), "share": round(len(sizes) / n_items, 4), "largest": int(sizes.max())},
         "protocol": f"{protocol} Relevant: the same label. Ties: expected over their orders.",
+        **_about_training(collection),
+    }
+
+
+def _about_training(collection: Collection) -> dict[str, Any]:
+    """Whether the model was trained on the items, as far as that is known, and how good it was on held-out rows."""
+    learned, stored = collection.learned, collection.stored_features
+    if learned is None:
+        return {"trained_share": None, "validation": None}
+    share = None
+    if stored is not None and learned.trained_on and stored.n_features == getattr(collection.encoder, "n_features", 0):
+        share = share_seen(learned.trained_on, stored.of(stored.ids))
+    names = ("method", "n_bytes", "map", "precision_at_10")
+    rows = [dict(zip(names, row, strict=True)) for row in learned.validation]
+    return {
+        "trained_share": share if share is None else round(share, 4),
+        "validation": {"n_held_out": learned.n_held_out, "rows": rows} if rows else None,
     }
 
 
 class Quality:
-    """The report of a collection. The first call of `state` starts the computation."""
+    """The report of a collection. `state` starts the computation where there is none, or where items have changed."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._starting = threading.Lock()
         self._state: dict[str, Any] | None = None
+        self._of: object = None  # version of the collection
 
     def state(self) -> dict[str, Any]:
         """Status, with the report when it is ready, or the reason why there is none."""
         with self._starting:
+            if self._state is not None and self._state["status"] == "running":
+                return self._state
+            if self._of is not self._collection.version:
+                self._state, self._of = None, self._collection.version
             if self._state is None and self._collection.details.labels is None:
                 self._state = {"status": "none", "reason": "Items have no labels."}
             elif self._state is None:

@@ -6,15 +6,13 @@ import { byId, count, element, number, svg } from "./dom.js";
 
 const PAUSE = 1000; // milliseconds between two questions whether the report is ready
 
-let shown = false;
-
 /** Show the report; wait for it while the service computes it. */
 export async function showQuality() {
-  while (!shown) {
+  for (;;) {
     const { status, report, reason } = await get("/report");
     if (status === "ready") {
       show(report);
-      shown = true;
+      return;
     } else if (status === "running") {
       byId("quality-summary").textContent = "The service is computing the report …";
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
@@ -30,6 +28,8 @@ function show(report) {
   const values = report.precision.map(([rank, value]) => `${value.toFixed(2)} at ${rank}`);
   const label = `Precision by rank: ${values.join(", ")}`;
   byId("quality-content").replaceChildren(
+    ...heldOut(report.validation),
+    ...trained(report),
     figures(report),
     element(
       "div",
@@ -49,6 +49,45 @@ function show(report) {
     ),
   );
   keepChart(curve, (width) => lineChart(report.precision, { width, title: "nearest items", label }));
+}
+
+/** The validation of the fit, which is what to expect of new items. */
+function heldOut(validation) {
+  if (!validation) return [];
+  const line = ({ method, n_bytes: bytes, map, precision_at_10: precision }) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, method),
+      element("td", {}, number(bytes)),
+      element("td", {}, number(map, 3)),
+      element("td", {}, number(precision, 3)),
+    );
+  const head = ["Method", "Bytes", "MAP", "Precision at 10"].map((text) => element("th", { scope: "col" }, text));
+  return [
+    element(
+      "figure",
+      { class: "card", id: "quality-held-out" },
+      caption("New items", `${count(validation.n_held_out, "row")} that were held out when the model was trained`),
+      element(
+        "table",
+        {},
+        element("thead", {}, element("tr", {}, ...head)),
+        element("tbody", {}, ...validation.rows.map(line)),
+      ),
+    ),
+  ];
+}
+
+/** A warning that figures on items that were trained on are not those of new items. */
+function trained({ trained_share: share, validation }) {
+  if (!share) return share === null && !validation ? [note("Items that a model was trained on have better figures than new ones.")] : [];
+  const which = share > 0.99 ? "these items" : "some of these items";
+  return [note(`The model was trained on ${which}, so the figures below are better than for new ones.`)];
+}
+
+function note(text) {
+  return element("p", { class: "hint", role: "note" }, text);
 }
 
 function figures({ map, precision, distinct, n_items: items, n_queries: queries }) {
