@@ -8,9 +8,12 @@ CIFAR10_GIST ?= $(wildcard ../shared/data/cifar10_gist512_u8.npz)
 BASE ?= HEAD~1  # the commit that bench-change compares with
 RUNS ?= 1000000  # inputs per reader of `make fuzz`
 MINUTES ?= 60
+SECONDS ?= 600  # of load in `make soak`
+KILLS ?= 200
+MUTANTS ?= 10  # per module
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo browser test coverage package fuzz matrix experiments bench bench-change docs lint types clean
+.PHONY: help demo browser test coverage package fuzz soak mutants lock matrix experiments bench bench-change docs lint types clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +65,18 @@ package: $(VENV)/.dev  ## build the wheel and the sdist in dist/, and try the wh
 fuzz: $(VENV)/.fuzz  ## attack the readers of files and requests, guided by coverage (RUNS=1000000 each, at most MINUTES=60)
 	$(BIN)/python tests/hostile/guided.py --show
 	nice -n 15 $(BIN)/python tests/hostile/guided.py --runs $(RUNS) --minutes $(MINUTES)
+
+soak: $(VENV)/.dev  ## load the service for ten minutes, measure what hostile requests hold up, kill each kind of process 200 times
+	$(BIN)/python benchmarks/soak_serve.py --seconds $(SECONDS)
+	$(BIN)/python benchmarks/hostile_requests.py
+	HASHGROVE_KILLS=$(KILLS) $(BIN)/python -m pytest -q -k kill --timeout 0 tests/unit tests/service/test_web_crash.py
+
+mutants: $(VENV)/.dev  ## change the code at random and see whether the tests of that module notice: at least 97 % must
+	$(BIN)/python .ci/mutate.py --per-module $(MUTANTS)
+
+lock: $(VENV)/.dev  ## write the versions that CI installs anew: the newest that pyproject.toml allows, for Python 3.11
+	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --extra dev --extra docs --strip-extras --no-annotate --no-header \
+		--no-emit-index-url pyproject.toml --output-file .ci/constraints.txt
 
 matrix: package  ## try the wheel on Python 3.11 to 3.13, on older processors and with the lowest versions of its dependencies
 	$(BIN)/python .ci/matrix.py dist

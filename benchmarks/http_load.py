@@ -59,7 +59,9 @@ class Load:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-class _Connection:
+class Connection:
+    """A connection with one request at a time."""
+
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -67,6 +69,7 @@ class _Connection:
         self.started = 0.0
 
     def send(self, request: bytes) -> None:
+        """Send a whole request."""
         self.received, self.started = b"", time.perf_counter()
         self.socket.sendall(request)
 
@@ -107,10 +110,10 @@ def load(
     """
     result, sent = Load(), 0
     selector = selectors.DefaultSelector()
-    numbers: dict[_Connection, int] = {}
+    numbers: dict[Connection, int] = {}
     started = time.perf_counter()
     for _ in range(min(n_clients, n_requests)):
-        connection = _Connection(port)
+        connection = Connection(port)
         selector.register(connection.socket, selectors.EVENT_READ, connection)
         numbers[connection] = sent % len(requests)
         connection.send(requests[numbers[connection]])

@@ -1,10 +1,12 @@
-"""A service under mixed load for a long time: no error for good requests, 4xx for bad ones, and flat memory.
+"""A service under mixed load for a long time: right answers to good requests, 4xx for bad ones, and flat memory.
 
     python benchmarks/soak_serve.py                # ten minutes
     python benchmarks/soak_serve.py --seconds 20   # as in the tests
 
-Sixteen clients search, list, add and remove items; one request in a hundred is bad. It prints what it found as JSON,
-and ends with exit code 1 if anything was wrong.
+64 clients search, list, add and remove items; one request in a hundred is bad. Beside them are clients that read
+slowly, send half a request or abort an upload, and one that measures the waits of /health. Results of searches are
+compared with the codes of the items that nobody changes. It prints what it found as JSON, and ends with exit code 1 if
+anything was wrong.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hashgrove import FlatIndex
+from hashgrove import FlatIndex, hamming
 from http_load import load, post, request, started
+from rough_clients import beside
 
-N_ITEMS, N_BYTES, N_CLIENTS = 100_000, 8, 16
+N_ITEMS, N_BYTES, N_CLIENTS, N_ROUGH = 100_000, 8, 64, 8
 BAD = 0.01  # share of the requests
 WARM_UP = 0.25  # share of the time in which memory may grow
 GROWTH = 32 * 2**20  # bytes that memory may grow after that
@@ -34,6 +38,8 @@ class Ask(NamedTuple):
 
     request: bytes
     right: tuple[int, ...]
+    code: str | None = None  # that is searched for, with the number of results
+    k: int = 0
 
 
 def good(rng: random.Random) -> Ask:
@@ -42,7 +48,8 @@ def good(rng: random.Random) -> Ask:
     new = N_ITEMS + rng.randrange(2000)
     share = rng.random()
     if share < 0.6:
-        return Ask(post("/search", json.dumps({"codes": [code], "k": rng.choice((1, 10, 50))}).encode()), (200,))
+        k = rng.choice((1, 10, 50))
+        return Ask(post("/search", json.dumps({"codes": [code], "k": k}).encode()), (200,), code, k)
     if share < 0.7:
         return Ask(post("/search", json.dumps({"id": id_, "show_code": True, "show_histogram": True}).encode()), (200,))
     if share < 0.75:
@@ -76,6 +83,34 @@ def bad(rng: random.Random) -> Ask:
     )
 
 
+class Truth:
+    """The codes of the items that nobody changes, and the distance of the k-th of them to each code of a request."""
+
+    def __init__(self, codes: NDArray[np.uint8], asks: list[Ask]) -> None:
+        self._codes = codes
+        searches = sorted({(ask.code, ask.k) for ask in asks if ask.code is not None})
+        index = FlatIndex(codes)
+        self._farthest = {
+            (code, k): int(index.search(np.frombuffer(bytes.fromhex(code), np.uint8)[None], k).distances[0, -1])
+            for code, k in searches
+        }
+
+    def is_wrong(self, ask: Ask, answer: bytes) -> bool:
+        """Whether the results of a search cannot be right, whatever further items there are."""
+        if ask.code is None:
+            return False
+        (hits,) = json.loads(answer[answer.index(b"\r\n\r\n") :])["results"]
+        distances, code = [hit["distance"] for hit in hits], np.frombuffer(bytes.fromhex(ask.code), np.uint8)
+        known = [(int(hit["id"]), hit["distance"]) for hit in hits if int(hit["id"]) < N_ITEMS]
+        found = hamming(code[None], self._codes[[id_ for id_, _ in known]])[0].tolist() if known else []
+        return (
+            len(hits) != ask.k
+            or distances != sorted(distances)
+            or distances[-1] > self._farthest[ask.code, ask.k]
+            or found != [distance for _, distance in known]
+        )
+
+
 def memory(pid: int) -> int:
     """Return the bytes of memory that a process has, without the files that it has mapped."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -90,16 +125,17 @@ def soak(seconds: float, *, seed: int = 0) -> dict[str, Any]:
     n_requests, after_warm_up, largest = 0, 0, 0
 
     def check(number: int, answer: bytes) -> None:
-        status = int(answer[9:12])
-        if status not in asks[number].right:
-            key = f"{asks[number].request[:40]!r}: {status}"
+        status, ask = int(answer[9:12]), asks[number]
+        if status not in ask.right or (status == 200 and truth.is_wrong(ask, answer)):
+            key = f"{ask.request[:40]!r}: {status}"
             wrong[key] = wrong.get(key, 0) + 1
 
     with tempfile.TemporaryDirectory() as folder:
         codes = np.random.default_rng(seed).integers(0, 256, (N_ITEMS, N_BYTES), dtype=np.uint8)
+        truth = Truth(codes, asks)
         FlatIndex(codes).save(f"{folder}/codes.hgi")
         command = [sys.executable, "-m", "hashgrove", "serve", f"{folder}/codes.hgi", "--port", "0"]
-        with started(command) as (port, pid):
+        with started(command) as (port, pid), beside(port, rough=N_ROUGH) as health:
             begin = time.monotonic()
             while (spent := time.monotonic() - begin) < seconds:
                 start = rng.randrange(len(asks))
@@ -119,6 +155,7 @@ def soak(seconds: float, *, seed: int = 0) -> dict[str, Any]:
         "seconds": round(seconds),
         "requests": n_requests,
         "wrong": wrong,
+        "longest wait of /health, ms": health["longest, ms"],
         "memory after warm-up, MB": round(after_warm_up / 2**20, 1),
         "largest memory, MB": round(largest / 2**20, 1),
         "flat": largest - after_warm_up <= GROWTH,

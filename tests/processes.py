@@ -6,7 +6,12 @@ import os
 import re
 import subprocess
 
-__all__ = ["at_terminal", "unmeasured"]
+__all__ = ["at_terminal", "kills", "unmeasured"]
+
+
+def kills(number):
+    """How often a test kills a process: ``number``, or what ``make soak`` says."""
+    return int(os.environ.get("HASHGROVE_KILLS", number))
 
 
 def unmeasured():

@@ -19,8 +19,9 @@ from hashgrove import FlatIndex
 from hashgrove.baselines import SignThreshold
 from hashgrove.index import load_index
 from paths import TESTS
+from processes import kills
 
-ROUNDS, WRITERS = 50, 3
+ROUNDS, WRITERS = kills(100) // 2, 3
 STOPPED = (OSError, HTTPException)  # what a client sees when the service is killed
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from command import call, fails
 from hashgrove import LSH
 from hashgrove import index as indexes
 from hashgrove.index import FlatIndex, connect
+from processes import kills
 
 SCHEMES = {"sqlite": "sqlite:///c.db", "duckdb": "duckdb:///c.db", "lance": "lance:///c.db", "faiss": "faiss:///c.db"}
 every_url = pytest.mark.parametrize("url", SCHEMES.values(), ids=SCHEMES)
@@ -94,24 +97,45 @@ def test_integers_and_models_go_there_and_come_back(capsys, folder):
 
 def test_a_push_that_was_killed_goes_on(capsys, folder):
     np.save("many.npy", np.random.default_rng(0).integers(0, 256, (3000, 8), np.uint8))
-    command = [sys.executable, "-m", "hashgrove", "push", "many.npy", "--to", "sqlite:///many.db", "--batch", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    try:
-        sent = 0
-        while sent < 20 and process.poll() is None:
-            time.sleep(0.05)
-            if (folder / "many.db").exists():
-                with connect("sqlite:///many.db") as index:
-                    sent = len(index)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    rng, n_killed = random.Random(0), 0
+    while n_killed < kills(3):
+        n_killed += killed_in_a_push(rng)
+        if not n_sent():
+            continue
+        with connect("sqlite:///many.db") as index:
+            np.testing.assert_array_equal(index.codes, np.load("many.npy")[: len(index)])
     with connect("sqlite:///many.db") as index:
         sent = len(index)
-    assert 20 <= sent < 3000
     assert done(capsys, "push", "many.npy", "--to", "sqlite:///many.db").startswith(f"Sent {3000 - sent:,} of 3,000")
     with connect("sqlite:///many.db") as index:
         np.testing.assert_array_equal(index.codes, np.load("many.npy"))
+
+
+def killed_in_a_push(rng):
+    """Kill a push after some items more; whether it was killed before it ended. A push that ended begins anew."""
+    before, more = n_sent(), rng.randint(1, 40)
+    command = [sys.executable, "-m", "hashgrove", "push", "many.npy", "--to", "sqlite:///many.db", "--batch", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        while n_sent() < before + more and process.poll() is None:
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    ended = process.returncode == 0
+    assert ended or process.returncode == -signal.SIGKILL
+    assert (n_sent() == 3000) if ended else (before + more <= n_sent() < 3000)
+    if ended or n_sent() > 2900:
+        for path in Path().glob("many.db*"):
+            path.unlink()
+    return not ended
+
+
+def n_sent():
+    if not Path("many.db").exists():
+        return 0
+    with connect("sqlite:///many.db") as index:
+        return len(index)
 
 
 def test_wrong_calls(capsys, folder):

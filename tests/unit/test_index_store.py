@@ -26,6 +26,7 @@ from index_writer import codes_of, content, features_of, killed
 from indexes import at_once
 from makers import random_codes
 from paths import TESTS
+from processes import kills
 
 WRITER = TESTS / "index_writer.py"
 every_class = pytest.mark.parametrize("make", INDEXES.values(), ids=INDEXES)
@@ -39,12 +40,12 @@ def saved(path, n=100, make=FlatIndex, **options):
 @pytest.mark.parametrize("features", [False, True], ids=["codes", "codes and features"])
 @pytest.mark.parametrize("part", range(3))
 def test_what_has_returned_survives_a_kill(tmp_path, part, features):
-    """Killed sixty times in all, in the middle of any change: everything before is there, and all or nothing of it."""
+    """Killed in the middle of any change: everything before is there, and all or nothing of it."""
     folder, items, sizes, pauses = tmp_path / "index", {}, [], random.Random(part)
     empty = FlatIndex()
     empty.add(codes_of([], 0), features=features_of([], 0) if features else None)
     empty.save(folder)
-    for run in range(10):
+    for run in range(-(-kills(60) // 6)):
         n_done, seconds = pauses.randint(1, 4), pauses.uniform(0, 0.1)
         possible = killed(folder, items, seed=100 * part + run, n_done=n_done, seconds=seconds, features=features)
         with indexes.load_index(folder, writable=True) as index:
