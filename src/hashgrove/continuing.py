@@ -8,11 +8,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders import Encoder, join
+from hashgrove.encoders import Encoder, Posterior, join
 from hashgrove.storage.checkpoints import Checkpoint, Progress
 from hashgrove.two_step import BitRecord, NewBits, StepOne
 
 __all__ = ["LearnedBits"]
+
+OTHER_DATA = (
+    "With warm_start=True, the 'X' and 'y' parameters must be those of the previous fit and 'random_state' an integer, "
+    "unless the hash function learns each bit by itself, as BoostedTrees(start=None) does. Got others; set "
+    "warm_start=False, which learns a new model, and encode the items again."
+)
 
 
 class LearnedBits:
@@ -101,12 +107,16 @@ class LearnedBits:
             try:
                 join([self.encoder, new.encoder])
             except ValueError as error:
-                raise ValueError(
-                    "With warm_start=True, the 'X' and 'y' parameters must be those of the previous fit and "
-                    "'random_state' an integer, unless the hash function learns each bit by itself. Got others; "
-                    f"set warm_start=False. ({error})"
-                ) from error
+                raise ValueError(f"{OTHER_DATA} ({error})") from error
         self._new.append((new, new.outputs if stagewise else new.inferred))
+
+    def check_data(self, earlier: str | None, now: str) -> None:
+        """Refuse other rows or labels before any work is done, where bits share what was learned from the earlier ones.
+
+        ``earlier`` and ``now`` are fingerprints of the data; None if it is not known.
+        """
+        if self.encoder is not None and earlier not in (None, now) and self.encoder.part(Posterior) is not None:
+            raise ValueError(OTHER_DATA)
 
     def join(self) -> Encoder:
         """One encoder of all bits."""

@@ -153,6 +153,7 @@ class FastHash(SupervisedHasher):
 
     semi_supervised: ClassVar[bool] = True
     _marks: list[int]  # of the rows of the fit
+    _data: str | None  # fingerprint of the rows and labels of the fit
     _learned: Encoder | None  # the bits that a warm start goes on from
     history_: list[BitRecord]
     hash_function_: HashFunction
@@ -292,6 +293,7 @@ class FastHash(SupervisedHasher):
         refit &= len(held_out.trained) < len(X)
         rows, known = X[held_out.trained], supervision.subset(held_out.trained)
         if refit:
+            self._checked_data(X, supervision, earlier)
             beside = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
             encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, others=others, final=False)
         else:
@@ -318,6 +320,7 @@ class FastHash(SupervisedHasher):
 
         ``others`` are rows about which nothing is known. The callbacks hear of the ``final`` fit only.
         """
+        data = self._checked_data(X, supervision, learned)
         learner = self._choose(X, supervision, learned, others) if learner is None else learner
         file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, others, learner)
         if file is not None:
@@ -336,10 +339,11 @@ class FastHash(SupervisedHasher):
         except KeyboardInterrupt:
             if final and len(learned):  # a warm start goes on from them
                 self._learned = self.encoder_ = learned.join()
-                self.history_, self.generic_bits_ = learned.history, 0
+                self.history_, self.generic_bits_, self._data = learned.history, 0, data
             raise
         self._learned = learned.join() if len(learned) else None
         self.history_, self.generic_bits_ = learned.history, self.n_bits - n_learned
+        self._data = data if final else getattr(self, "_data", None)
         self.codewords_ = Codewords.of(self.inferred_codes_, supervision)
         return encoder
 
@@ -440,6 +444,12 @@ class FastHash(SupervisedHasher):
         # without the seed of the earlier bits they cannot be inferred again; their outputs stand in for them
         again = isinstance(self.random_state, Integral)
         return LearnedBits.of_encoder(encoder, X, self.history_, seed=seed, infer_again=again, n_jobs=self.n_jobs)
+
+    def _checked_data(self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits) -> str:
+        """Fingerprint of the rows and labels; they are refused if a warm start cannot go on with them."""
+        data = fingerprint({}, X, *supervision.arrays())
+        learned.check_data(getattr(self, "_data", None), data)
+        return data
 
     def _earlier(self) -> Encoder | None:
         """The encoder that a warm start extends, without generic bits; None if the fit starts anew."""

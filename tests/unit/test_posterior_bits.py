@@ -276,11 +276,13 @@ class TestGoingOn:
         assert model_bytes(grown, tmp_path / "a") == model_bytes(whole, tmp_path / "b")
         np.testing.assert_array_equal(grown.inferred_codes_, whole.inferred_codes_)
 
-    def test_warm_start_on_other_data_is_refused(self):
+    def test_warm_start_on_other_data_is_refused(self, monkeypatch):
+        """Before any work is done, and with a way that works."""
         hasher = small(8, warm_start=True).fit(X, Y)
         before = hasher.transform(X)
+        monkeypatch.setattr(PosteriorBits, "prepare", lambda *_, **__: pytest.fail("work was done"))
         for rows, labels in ((X_NEW, Y_NEW), (X, (Y + 1) % 7)):
-            with pytest.raises(ValueError, match=r"With warm_start=True, .* must be those of the previous fit"):
+            with pytest.raises(ValueError, match=r"With warm_start=True, .* must be those of the previous fit.*encode"):
                 hasher.set_params(n_bits=12).fit(rows, labels)
         np.testing.assert_array_equal(hasher.transform(X), before)
 

@@ -227,7 +227,7 @@ class TestFilesAndGoingOn:
     def test_warm_start_on_other_labels_is_refused(self, start):
         hasher = small(2, learner=trees(start=start), warm_start=True).fit(X, Y)
         before = hasher.transform(X)
-        with pytest.raises(ValueError, match="same"):
+        with pytest.raises(ValueError, match="must be those of the previous fit"):
             hasher.set_params(n_bits=4).fit(X_NEW, Y_NEW)
         np.testing.assert_array_equal(hasher.transform(X), before)
 
