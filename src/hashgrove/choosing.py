@@ -27,7 +27,7 @@ from hashgrove.metrics import Difference, evaluate
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.sharing import sharing
 from hashgrove.runtime.threads import beside
-from hashgrove.supervision import Supervision
+from hashgrove.supervision import Supervision, draw_groups
 
 __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
 
@@ -146,6 +146,7 @@ def choose(
     rng: np.random.Generator,
     *,
     metric: str = "map",
+    groups: NDArray[np.intp] | None = None,
     n_jobs: int | None = None,
 ) -> Choice:
     """Choose a hash function for these rows.
@@ -160,12 +161,14 @@ def choose(
     rng : Generator
         Draws the sample.
     metric : {"map", "precision@10"}
+    groups : array of shape (n,), optional
+        Numbers of groups of rows that are not divided between training and search.
     n_jobs : int or None
         Number of threads. With one, the hash functions are tried one after the other, otherwise side by side.
     """
     if not supervision.has_labels:
         return Choice(BoostedTrees(start="linear"), (), 0, 0, "Pairs have no labels, which posterior bits need.")
-    trained, held_out = _split(supervision, rng)
+    trained, held_out = _split(supervision, rng, groups)
     if len(X) < LEAST_ROWS or not supervision.subset(trained).has_pairs():
         return Choice(PosteriorBits(), (), 0, 0, f"There are too few rows for a trial: {len(X)}.")
     if not supervision.subset(held_out).has_pairs():
@@ -184,11 +187,13 @@ def choose(
     return choice
 
 
-def _split(supervision: Supervision, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(
+    supervision: Supervision, rng: np.random.Generator, groups: NDArray[np.intp] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of the rows that a trial learns from, and of the rows that it searches.
 
     The rows of a sample are sorted by class, and two neighbours of each group are held out, so that most held-out rows
-    have another one of their class, however few there are.
+    have another one of their class, however few there are. With ``groups`` whole groups are held out instead.
     """
     order = rng.permutation(len(supervision))
     sample, others = order[:SAMPLE_ROWS], order[SAMPLE_ROWS : SAMPLE_ROWS + MORE_ROWS]
@@ -199,6 +204,9 @@ def _split(supervision: Supervision, rng: np.random.Generator) -> tuple[NDArray[
         if len(sample) < GROUP * len(np.unique(classes)):
             group = SMALL_GROUP
     is_out = np.arange(len(sample)) % group < HELD_OUT
+    if groups is not None:
+        is_out = draw_groups(groups[sample], HELD_OUT / group, rng)
+        others = others[~np.isin(groups[others], groups[sample[~is_out]])]
     return np.sort(sample[~is_out]), np.sort(np.concatenate([sample[is_out], others]))
 
 

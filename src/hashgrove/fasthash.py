@@ -40,7 +40,7 @@ from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import beside, in_order
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.models import plain
-from hashgrove.supervision import Supervision, Target
+from hashgrove.supervision import Supervision, Target, read_groups
 from hashgrove.two_step import BitRecord, StepOne, two_step
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ class FastHash(SupervisedHasher):
         unlabelled: Any = None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
+        groups: Any = None,
         refit: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
@@ -244,6 +245,11 @@ class FastHash(SupervisedHasher):
             Rows to measure the codes on, with class labels or tags: a share of the rows, which are held out, or rows of
             their own. The result, ``validation_``, has the quality of the codes beside that of the vectors themselves
             and of codes that are learned without labels. A warning says if the codes are worse.
+        groups : array of shape (n,), optional
+            The group of each row, such as its writer, its album or its day. Rows of one group are never divided between
+            those that codes are learned from and those that they are measured on, neither for ``validation`` nor in the
+            trial of ``hash_function="auto"``. Without groups, rows that resemble each other for another reason than
+            their label, such as pictures of one album, make codes look better than they are for a new album.
         refit : bool, default=True
             Whether to learn again from all rows after a share of them was held out, with the hash function that was
             chosen before. ``validation_`` is then the quality of codes learned without these rows, which those of the
@@ -257,6 +263,7 @@ class FastHash(SupervisedHasher):
             raise ParameterError("validation", "needs class labels or tags as y. Got pairs or triplets.")
         target = Target(y, affinity, triplets, unlabelled, sample_weight)
         options = {"validation": validation, "unlabelled": unlabelled, "refit": refit, "checkpoint": checkpoint}
+        options |= {"groups": groups}
         self._fit(X, target, reset=self._earlier() is None, **options)
         for sentence in self._shortcomings():
             warnings.warn(sentence, stacklevel=2)
@@ -269,6 +276,7 @@ class FastHash(SupervisedHasher):
         rng: np.random.Generator,
         *,
         validation: Any = None,
+        groups: Any = None,
         unlabelled: Any = None,
         refit: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -278,10 +286,12 @@ class FastHash(SupervisedHasher):
         self.__dict__.pop("validation_", None)  # that of an earlier fit
         self._marks = [] if sparse.issparse(X) else training_marks(X)
         seed = seed_of(rng)
+        if groups is not None:
+            groups = read_groups(groups, n_rows=X.shape[0])[supervision.known]
         X, supervision, others = _without_unknown(X, supervision, seed)
         earlier = self._earlier_bits(X, seed)
         if validation is None:
-            return self._learn_rows(X, supervision, earlier, checkpoint, others=others)
+            return self._learn_rows(X, supervision, earlier, checkpoint, others=others, groups=groups)
 
         from hashgrove.validation import hold_out, measure
 
@@ -289,15 +299,16 @@ class FastHash(SupervisedHasher):
             rows = self._check_X(X)
             return rows, self._read(rows, Target(y, unlabelled=unlabelled))
 
-        held_out = hold_out(validation, X, supervision, read=read, seed=seed)
+        held_out = hold_out(validation, X, supervision, read=read, seed=seed, groups=groups)
         refit &= len(held_out.trained) < len(X)
         rows, known = X[held_out.trained], supervision.subset(held_out.trained)
+        more: dict[str, Any] = {"others": others, "groups": None if groups is None else groups[held_out.trained]}
         if refit:
             self._checked_data(X, supervision, earlier)
             beside = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
-            encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, others=others, final=False)
+            encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, **more, final=False)
         else:
-            encoder = self._learn_rows(rows, known, earlier, checkpoint, others=others)
+            encoder = self._learn_rows(rows, known, earlier, checkpoint, **more)
         with show_step("measuring the codes of the held-out rows", verbose=self.verbose):
             found = measure(encoder, rows, held_out.X, held_out.labels, seed=seed, n_jobs=self.n_jobs)
         if refit:
@@ -314,6 +325,7 @@ class FastHash(SupervisedHasher):
         learner: HashFunction | None = None,
         *,
         others: NDArray[Any] | None,
+        groups: NDArray[np.intp] | None = None,
         final: bool = True,
     ) -> Encoder:
         """Choose the hash function unless it is known, learn its bits from these rows, and keep what was learned.
@@ -321,7 +333,7 @@ class FastHash(SupervisedHasher):
         ``others`` are rows about which nothing is known. The callbacks hear of the ``final`` fit only.
         """
         data = self._checked_data(X, supervision, learned)
-        learner = self._choose(X, supervision, learned, others) if learner is None else learner
+        learner = self._choose(X, supervision, learned, others, groups) if learner is None else learner
         file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, others, learner)
         if file is not None:
             learned = LearnedBits.of_checkpoint(file, X) or learned
@@ -407,7 +419,12 @@ class FastHash(SupervisedHasher):
         return encoder, Codes(pack(bits), model=encoder.digest_or_none)
 
     def _choose(
-        self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits, others: NDArray[Any] | None
+        self,
+        X: NDArray[Any],
+        supervision: Supervision,
+        learned: LearnedBits,
+        others: NDArray[Any] | None,
+        groups: NDArray[np.intp] | None,
     ) -> HashFunction:
         """The hash function to use: the one given, that of the bits learned before, or what a trial chooses."""
         if self.hash_function != AUTO or self.generic_bits == self.n_bits:  # then there is nothing to choose
@@ -423,8 +440,9 @@ class FastHash(SupervisedHasher):
                 return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed), fewer)[0]
 
             rng = substream(np.random.default_rng(learned.seed), 4)
+            how: dict[str, Any] = {"metric": self.metric, "groups": groups, "n_jobs": self.n_jobs}
             with show_step("choosing the hash function", verbose=self.verbose) as say:
-                self.choice_ = choose(fit, X, supervision, rng, metric=self.metric, n_jobs=self.n_jobs)
+                self.choice_ = choose(fit, X, supervision, rng, **how)
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 

@@ -22,7 +22,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
 from hashgrove.metrics import Comparison, Report, VectorReport, count_distinct, evaluate, evaluate_vectors
 from hashgrove.runtime.parameters import Number, ParameterError
-from hashgrove.supervision import MIN_SHARED, Supervision, Target
+from hashgrove.supervision import MIN_SHARED, Supervision, Target, draw_groups
 
 __all__ = ["HeldOut", "Measured", "Validation", "hold_out", "measure", "validate"]
 
@@ -126,6 +126,7 @@ def hold_out(
     *,
     read: Callable[[Any, Any], tuple[NDArray[Any], Supervision]],
     seed: int,
+    groups: NDArray[np.intp] | None = None,
 ) -> HeldOut:
     """Split off rows to validate on, and refuse those that could not be measured after a fit.
 
@@ -138,14 +139,20 @@ def hold_out(
     read : function
     seed : int
         Seed of the split.
+    groups : array of shape (n,), optional
+        Numbers of groups of rows; a share is made up of whole groups.
     """
     if sparse.issparse(X):
         raise TypeError("The 'X' parameter must be a dense array with validation. Got a sparse matrix instead.")
     if isinstance(validation, Real):
         Number(above=0, below=1).check("validation", validation)
-        order = np.random.default_rng([seed, 5]).permutation(len(X))
-        n_out = max(2, round(float(validation) * len(X)))
-        trained, chosen = np.sort(order[n_out:]), np.sort(order[:n_out])
+        rng = np.random.default_rng([seed, 5])
+        if groups is None:
+            order, n_out = rng.permutation(len(X)), max(2, round(float(validation) * len(X)))
+            trained, chosen = np.sort(order[n_out:]), np.sort(order[:n_out])
+        else:
+            is_out = draw_groups(groups, float(validation), rng)
+            trained, chosen = np.flatnonzero(~is_out), np.flatnonzero(is_out)
         rows, labels = X[chosen], supervision.subset(chosen)
     elif isinstance(validation, tuple | list) and len(validation) == 2:
         trained, (rows, labels) = np.arange(len(X)), read(*validation)

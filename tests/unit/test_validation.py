@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from command import call, fails
 from hashgrove import ITQ, FastHash, LinearSVM, PosteriorBits, choosing, evaluate
 from hashgrove.cli import main
 from hashgrove.metrics import Comparison, Difference, count_distinct, evaluate_vectors
-from hashgrove.supervision import ClassLabels
+from hashgrove.supervision import ClassLabels, read_groups
 from hashgrove.validation import CODES, VECTORS, Measured, Validation, hold_out, validate
 from makers import blob_tags, blobs, pairs_of
 
@@ -347,3 +348,88 @@ class TestCommandLine:
         code, out, err = self.run(capsys, "--pairs", "pairs.npy", "--validate", "0.2")
         assert (code, out) == (2, "")
         assert "--validate is for LABELS and --label-column only." in err
+
+
+def written(writers, *, seed=0):
+    """Rows of writers who write each class in a way of their own, with class and writer of each row."""
+    rng = np.random.default_rng(seed)
+    writer, y = (part.ravel() for part in np.meshgrid(np.arange(writers), np.arange(4), indexing="ij"))
+    centres = rng.normal(size=(len(y), 80))
+    rows = np.repeat(centres, 8, axis=0) + 0.3 * rng.normal(size=(8 * len(y), 80))
+    return rows, np.repeat(y, 8), np.repeat(writer, 8)
+
+
+@pytest.mark.filterwarnings("ignore:On held-out rows the codes are worse")
+class TestGroups:
+    def test_rows_that_resemble_each_other_do_not_make_codes_look_good(self):
+        rows, y, writers = written(24)
+        others, y_others, _ = written(6, seed=1)
+        truth = small().fit(rows, y, validation=(others, y_others)).validation_.map
+        leaking = small().fit(rows, y, validation=0.25).validation_.map
+        grouped = small().fit(rows, y, validation=0.25, groups=writers).validation_.map
+        assert leaking > truth + 0.3
+        assert grouped == pytest.approx(truth, abs=0.1)
+
+    def test_the_trial_does_not_divide_groups_either(self):
+        rows, y, writers = written(12)
+        seen = []
+
+        def fit(learner, X, supervision):
+            seen.append(X)
+            return small().fit(X, y[[index[row.tobytes()] for row in X]]).encoder_
+
+        index = {row.tobytes(): number for number, row in enumerate(rows)}
+        rng = np.random.default_rng(0)
+        choice = choosing.choose(fit, rows, ClassLabels(y, None), rng, groups=writers, n_jobs=1)
+        trained = {writers[index[row.tobytes()]] for row in seen[0]}
+        assert 0 < len(trained) < 12
+        assert choice.n_rows == 32 * len(trained)
+        assert choice.n_held_out == 32 * (12 - len(trained))
+
+    @pytest.mark.parametrize("groups", [["a", "b"] * 120, np.arange(240) % 7, pd.Series(np.arange(240) // 60)])
+    def test_whole_groups_are_held_out(self, groups):
+        numbers = read_groups(groups, n_rows=240)
+        held_out = hold_out(0.25, X, ClassLabels(Y, None), read=None, seed=0, groups=numbers)
+        is_out = ~np.isin(np.arange(240), held_out.trained)
+        assert not set(numbers[is_out]) & set(numbers[~is_out])
+        assert is_out.any()
+        assert not is_out.all()
+        np.testing.assert_array_equal(held_out.X, X[is_out])
+        hasher = small().fit(X, Y, groups=groups, validation=0.25)
+        assert hasher.validation_.n_rows == is_out.sum()
+        np.testing.assert_array_equal(hasher.transform(X), small().fit(X, Y).transform(X))  # in the end all rows count
+
+    def test_rows_without_a_label_have_groups_as_well(self):
+        y = [None if row % 3 == 0 else label for row, label in enumerate(Y.tolist())]
+        groups = np.arange(240) // 40
+        found = small().fit(X, y, groups=groups, validation=0.25).validation_
+        assert 26 <= found.n_rows <= 27  # two of three rows of one group
+
+    @pytest.mark.parametrize(
+        ("groups", "match"),
+        [
+            (np.arange(7), r"must have one group for each of the 240 rows\. Got shape \(7,\)"),
+            (np.zeros((240, 1)), r"Got shape \(240, 1\)"),
+            (np.zeros(240), "must have at least two groups"),
+            ([None, "a"] * 120, "must have a group for each row. Got none in row 0"),
+            ([1.0, np.nan] * 120, "Got none in row 1"),
+        ],
+    )
+    def test_wrong_groups(self, groups, match):
+        with pytest.raises(ValueError, match=f"The 'groups' parameter {match}" if match[0] == "m" else match):
+            small().fit(X, Y, groups=groups, validation=0.25)
+
+    def test_on_the_command_line(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        rows, y, writers = written(12)
+        np.save("X.npy", rows)
+        np.save("y.npy", y)
+        np.save("writers.npy", writers)
+        options = ["--bits", "12", "--hash-function", "posterior", "--seed", "0", "--validate", "0.25"]
+        status, out, _ = call(capsys, "train", "X.npy", "y.npy", "-o", "m", *options, "--groups", "writers.npy")
+        expected = small().fit(rows, y, validation=0.25, groups=writers).validation_
+        assert status == 0
+        assert str(expected).splitlines()[1] in out
+        np.save("few.npy", writers[:5])
+        match = "few.npy: must have 384 rows"
+        fails(capsys, "train", "X.npy", "y.npy", "-o", "m", *options, "--groups", "few.npy", code=1, match=match)

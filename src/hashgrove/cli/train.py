@@ -23,7 +23,16 @@ SUPERVISION = ("labels", "label_column", "pairs", "triplets")  # of these the ca
 
 GROUPS = {
     "Data": (
-        *("--output", "--label-column", "--pairs", "--triplets", "--unlabelled", "--sample-weight", "--features"),
+        *(
+            "--output",
+            "--label-column",
+            "--pairs",
+            "--triplets",
+            "--unlabelled",
+            "--sample-weight",
+            "--groups",
+            "--features",
+        ),
         *("--id-column", "--feature-columns"),
     ),
     "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--min-shared", "--validate"),
@@ -57,6 +66,7 @@ def _derive() -> list[SignatureOption]:
 @click.option("--pairs", metavar="FILE", help="Rows i, j, relation: above 0 similar, below 0 dissimilar.")
 @click.option("--triplets", metavar="FILE", help="Rows anchor, positive, negative: row numbers of FEATURES.")
 @click.option("--unlabelled", metavar="VALUE", help="Label that marks rows without a label.")
+@click.option("--groups", metavar="FILE", help="Groups of the rows of FEATURES, which --validate does not divide.")
 @click.option("--sample-weight", metavar="FILE", help="Weights of the rows of FEATURES.")
 @click.option(
     "--features", "extractor", metavar="EXTRACTOR", help="Extractor that made FEATURES; the model then takes images."
@@ -77,6 +87,7 @@ def train(
     labels: str | None,
     output: str,
     extractor: str | None,
+    groups: str | None,
     validate: float | None,
     checkpoint: str | None,
     n_jobs: int | None,
@@ -98,16 +109,18 @@ def train(
     _check_call(files, validate)
     verbose = 0 if quiet else 1
     hasher = _hasher(settings, n_jobs=n_jobs, verbose=verbose)
-    from hashgrove.cli.inputs import check_min_shared, check_output, read_extractor, read_supervision
+    from hashgrove.cli.inputs import check_min_shared, check_output, read_extractor, read_rows_labels, read_supervision
     from hashgrove.cli.output import format_training
     from hashgrove.runtime.progress import show_step
 
-    inputs = [features, extractor, *(files[name] for name in ("labels", "pairs", "triplets", "sample_weight"))]
+    inputs = [features, extractor, groups, *(files[name] for name in ("labels", "pairs", "triplets", "sample_weight"))]
     check_output(output, inputs=inputs)
     if checkpoint is not None:
         check_output(checkpoint, inputs=inputs, outputs=[output])
     with show_step(f"reading {features}", verbose=verbose):
         X, supervision = read_supervision(features, **files)
+        if groups is not None:
+            supervision["groups"] = read_rows_labels(groups, rows=len(X), of=features)
     made_by = read_extractor(extractor, n_features=X.shape[1], of=features)
     check_min_shared(settings.of(""), supervision.get("y"))
     started = time.perf_counter()

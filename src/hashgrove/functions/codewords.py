@@ -42,10 +42,11 @@ class Codewords:
         """The majority of the codes of each class, bit by bit; no code words for tags and pairs."""
         if not supervision.class_names:
             return cls((), np.empty((0, codes.shape[1]), np.uint8))
-        words = np.empty((len(supervision.class_names), codes.shape[1]), np.uint8)
+        words = np.zeros((len(supervision.class_names), codes.shape[1]), np.uint8)
         for byte in range(codes.shape[1]):  # eight bits of all rows at a time
             signs = np.where(unpack(codes[:, byte : byte + 1], n_bits=8), np.float32(1), np.float32(-1))
-            words[:, byte : byte + 1] = pack(supervision.class_sums(signs) > 0)
+            sums = supervision.class_sums(signs)  # the last classes may have no row, as all of them may be held out
+            words[: len(sums), byte : byte + 1] = pack(sums > 0)
         return cls(supervision.class_names, Codes(words, model=model_of(codes)))
 
     def of_labels(self, y: ArrayLike) -> NDArray[np.uint8]:

@@ -7,6 +7,17 @@ holds the pairs that FastHash sums its loss over.
 from hashgrove.supervision.affinity import Affinity
 from hashgrove.supervision.base import Supervision
 from hashgrove.supervision.forms import MIN_SHARED, ClassLabels, Pairs, Tags
+from hashgrove.supervision.groups import draw_groups, read_groups
 from hashgrove.supervision.target import Target
 
-__all__ = ["MIN_SHARED", "Affinity", "ClassLabels", "Pairs", "Supervision", "Tags", "Target"]
+__all__ = [
+    "MIN_SHARED",
+    "Affinity",
+    "ClassLabels",
+    "Pairs",
+    "Supervision",
+    "Tags",
+    "Target",
+    "draw_groups",
+    "read_groups",
+]
