@@ -43,8 +43,8 @@ def evaluate(
     """Measure how well QUERIES find relevant CODES.
 
     An item is relevant to a query if both are of the same class or, for tags, if they share at least --min-shared
-    tags. CODES may also be an index: then --y-database is in the order in which its items were added, and the model in
-    it encodes QUERIES if it holds one.
+    tags. CODES may also be an index, or the URL of an engine: then --y-database is in the order in which its items were
+    added, and the model in the index encodes QUERIES if it holds one.
 
     \b
     Example:

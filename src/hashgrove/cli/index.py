@@ -240,20 +240,20 @@ def info(folder: str, style: str | None) -> None:
 
 def write_info(folder: str, *, style: str | None) -> None:
     """Print a description of an index."""
-    from hashgrove.cli.items import stored_model
+    from hashgrove.cli.items import is_url, stored_model
     from hashgrove.cli.output import file_size, format_pairs, format_validation, printable
-    from hashgrove.index import load_index
+    from hashgrove.index import connect, load_index
     from hashgrove.metrics import describe_codes
     from hashgrove.storage.models import read_learned
 
     model_file = stored_model(folder)
     learned = None if model_file is None else read_learned(model_file)
-    opened = load_index(folder)
-    features = opened.features
+    opened: Any = connect(folder, create=False) if is_url(folder) else load_index(folder)
+    features = getattr(opened, "features", None)
     distinct, warning = describe_codes(opened.codes) if len(opened) else ("none", None)
-    size = sum(path.stat().st_size for path in Path(folder).iterdir()) if os.path.isdir(folder) else 0
+    size = sum(path.stat().st_size for path in Path(folder).iterdir()) if os.path.isdir(folder) else None
     rows: dict[str, Any] = {
-        "index": folder,
+        "index": getattr(opened, "place", folder),  # an engine's without its password
         "type": type(opened).__name__,
         "items": len(opened),
         "bytes per code": opened.n_bytes,
@@ -262,7 +262,7 @@ def write_info(folder: str, *, style: str | None) -> None:
         "model": opened.model,
         "model file": model_file,
         "features": None if features is None else f"{len(features)} rows of {features.n_features}",
-        "size on disk": file_size(size),
+        "size on disk": None if size is None else file_size(size),
         "warning": warning,
     }
     if style == "json":

@@ -18,7 +18,8 @@ def info(file: str, style: str | None) -> None:
     """Describe a FILE that hashgrove wrote.
 
     The file holds a model, an index or an extractor. Shows its kind, parameters, arrays and checksum. The arrays are
-    not loaded, so the checksum is not verified. If FILE is the folder of an index, this is `hashgrove index info`.
+    not loaded, so the checksum is not verified. If FILE is the folder of an index, or the URL of an engine, this is
+    `hashgrove index info`.
 
     \b
     Example:
@@ -26,7 +27,7 @@ def info(file: str, style: str | None) -> None:
     """
     from hashgrove.index.manifest import is_index_folder
 
-    if is_index_folder(file):
+    if "://" in file or is_index_folder(file):
         from hashgrove.cli.index import write_info
 
         write_info(file, style=style)

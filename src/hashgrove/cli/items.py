@@ -20,9 +20,9 @@ from hashgrove.cli.images import names_file, read_image_input
 from hashgrove.cli.inputs import check_finite, read_lines, rows_per_chunk
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
-from hashgrove.index import FlatIndex, load_index
+from hashgrove.index import FlatIndex, Index, connect, load_index
 from hashgrove.index.folder import MODEL
-from hashgrove.index.memory import MemoryIndex
+from hashgrove.runtime.credentials import hide_credentials
 from hashgrove.runtime.progress import show_count, show_step
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.formats import FileError, MissingFileError
@@ -34,6 +34,7 @@ __all__ = [
     "check_known_model",
     "encode_file",
     "extract_features",
+    "is_url",
     "open_database",
     "read_items",
     "stored_model",
@@ -51,6 +52,11 @@ class InputItems:
     features: NDArray[Any] | None = None
     encoder: Encoder | ImageEncoder | None = None
     model_file: str | None = None
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is the URL of an engine, such as sqlite:///codes.db."""
+    return "://" in place
 
 
 def stored_model(folder: str) -> str | None:
@@ -172,8 +178,14 @@ def _encode_features(encoder: Encoder, X: NDArray[Any], path: str, model: str, n
     return codes
 
 
-def open_database(path: str, queries: str, model: str | None, *, n_jobs: int | None) -> tuple[MemoryIndex, InputItems]:
-    """Open an index, or make one from a file of codes, and read the queries, which must fit it."""
+def open_database(path: str, queries: str, model: str | None, *, n_jobs: int | None) -> tuple[Index, InputItems]:
+    """Open an index or an engine, or make an index from a file of codes, and read the queries, which must fit it."""
+    if is_url(path):
+        engine = connect(path, create=False)
+        items = read_items(queries, model, n_jobs=n_jobs)
+        check_known_model(engine, items, hide_credentials(path), queries)
+        engine.search(items.codes[:0], 1, model=items.encoder)
+        return engine, items
     if not MATRIX.search(path) and not os.path.exists(path):
         raise MissingFileError(f"{path}: no such file or folder")
     if os.path.isdir(path):

@@ -27,7 +27,7 @@ QUERIES_PER_SEARCH = 1024  # keeps the results of all queries from being in memo
 def search(codes: str, queries: str, model: str | None, **how: Any) -> None:
     """Find the nearest CODES for each query.
 
-    CODES is a file of packed codes, whose ids are its row numbers from 0, or an index, which has its own ids. QUERIES
+    CODES is a file of packed codes, whose ids are its row numbers from 0, an index, or the URL of an engine. QUERIES
     are packed codes or, with a model, features or images. The model is --model, or the one in the index.
 
     Packed codes find items by Hamming distance, and ids decide among ties. With features or images there is more to go
@@ -71,7 +71,7 @@ def show_neighbours(
     index, items = open_database(database, queries, model, n_jobs=n_jobs)
     if (rerank or weights) and items.features is None:
         raise FileError(f"{queries}: must be features or images for --rerank and --weights. Got codes.")
-    if rerank and index.features is None:
+    if rerank and getattr(index, "features", None) is None:
         raise FileError(f"{database}: must be an index with features for --rerank. It has none.")
     order = "plain" if plain else "features" if rerank else "weights" if weights else "best"
     hits: Iterable[Hit] = _hits(index, items, k=k, radius=radius, order=order, n_jobs=n_jobs)
@@ -105,7 +105,8 @@ def _hits(
 
     encoder: Any = getattr(items.encoder, "encoder", items.encoder)  # the part of an ImageEncoder that takes features
     orders: dict[str, Any] = {"features": Rerank()}
-    has_all_features = index.features is not None and len(index.features) == len(index)
+    stored = getattr(index, "features", None)  # engines keep none
+    has_all_features = stored is not None and len(stored) == len(index)
     if order == "best" and items.features is not None:
         order = "decoded" if encoder.decoder is not None else "features" if has_all_features else "ties"
         orders |= {"decoded": Decoded(encoder), "ties": BreakTies(encoder)}
