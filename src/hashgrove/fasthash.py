@@ -41,7 +41,7 @@ from hashgrove.runtime.threads import beside, in_order
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target, read_groups
-from hashgrove.two_step import BitRecord, StepOne, two_step
+from hashgrove.two_step import BitRecord, SampledStepOne, StepOne, two_step
 
 if TYPE_CHECKING:
     from hashgrove.choosing import Choice
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["AUTO", "FastHash"]
 
 AUTO = "auto"
+STEP_ONE_ROWS = 200_000  # that step 1 runs on if all rows have a class; more follow their classes
 MAX_OTHERS = 20_000  # rows without a label that are used
 TRIAL_OTHERS = 4000  # of them in a trial
 BYTES_AHEAD = 2**28  # of bits that are inferred before the hash functions of the ones before them are learned
@@ -135,6 +136,9 @@ class FastHash(SupervisedHasher):
     -----
     A bit is constant if a larger distance would not lower the loss of any pair: with the hinge loss, if all dissimilar
     pairs differ in half of the bits. `fit` warns if more than half of the bits are constant.
+
+    With class labels, more than 200,000 rows and no ``sample_weight``, step 1 infers the bits of a sample of the rows;
+    the other rows get the values of their class. ``history_`` then has the objective of the sample.
 
     Rows without a label, or without a pair, show what varies in the data: generic bits learn from them (from at most
     20,000 random ones), and so does a hash function with ``semi_supervised``. All other bits learn from the other rows.
@@ -384,18 +388,7 @@ class FastHash(SupervisedHasher):
         if n_learned == 0:
             only = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3), others=others)
             return only, only.encode(X, n_jobs=self.n_jobs)
-        draws = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
-        step_one = StepOne(
-            supervision.affinity(**draws, random_state=learned.seed, n_jobs=self.n_jobs),
-            loss=losses.check_loss(self.loss, n_learned),
-            solver=as_solver(self.inference),
-            n_bits=n_learned,
-            loss_length=self.loss_length,
-            weighted=self._suited("weighted", learner),
-            importance=supervision.weights,
-            seed=learned.seed,
-            n_jobs=self.n_jobs,
-        )
+        step_one = self._step_one(supervision, learner, n_learned, learned.seed)
         given = {"supervision": supervision, "others": others}
         more = given if getattr(learner, "semi_supervised", False) else {"supervision": supervision}
         streams = substream(rng, 0), substream(rng, 3)
@@ -417,6 +410,31 @@ class FastHash(SupervisedHasher):
             encoder = Spread(learned=encoder, generic=spread)
             bits = encoder.merge(bits, unpack(spread.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
         return encoder, Codes(pack(bits), model=encoder.digest_or_none)
+
+    def _step_one(
+        self, supervision: Supervision, learner: HashFunction, n_bits: int, seed: int
+    ) -> StepOne | SampledStepOne:
+        """Step 1 of all rows or, if there are many and they have classes, of a sample of them."""
+        chosen = None
+        if len(supervision) > STEP_ONE_ROWS and supervision.weights is None:
+            chosen = supervision.sample_of_classes(STEP_ONE_ROWS, np.random.default_rng([seed, 8]))
+        known = supervision if chosen is None else supervision.subset(chosen)
+        draws = {"n_similar": self.n_similar, "n_dissimilar": self.n_dissimilar}
+        step_one = StepOne(
+            known.affinity(**draws, random_state=seed, n_jobs=self.n_jobs),
+            loss=losses.check_loss(self.loss, n_bits),
+            solver=as_solver(self.inference),
+            n_bits=n_bits,
+            loss_length=self.loss_length,
+            weighted=self._suited("weighted", learner),
+            importance=supervision.weights,
+            seed=seed,
+            n_jobs=self.n_jobs,
+        )
+        if chosen is None:
+            return step_one
+        classes, _ = supervision.evaluation_labels()
+        return SampledStepOne(step_one, classes, chosen)
 
     def _choose(
         self,

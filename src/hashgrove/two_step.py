@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
 from hashgrove.runtime.streams import substream
 from hashgrove.supervision import Affinity
 
-__all__ = ["BitRecord", "NewBits", "Objective", "StepOne", "Target", "two_step"]
+__all__ = ["BitRecord", "NewBits", "Objective", "SampledStepOne", "StepOne", "Target", "two_step"]
 
 BATCH = 64  # bits that a learner of batches learns together
 
@@ -184,8 +184,56 @@ class StepOne:
         return Objective(after=self._distances.mean(*tables), before=before)
 
 
+class SampledStepOne:
+    """Step 1 on a sample of the rows, for class labels: other rows get the values of most sampled rows of their class.
+
+    Of many rows of a class nearly all get the same value anyway (docs/scale.md has the figures), and what step 1 takes
+    no longer grows with the rows. The methods are those of `StepOne`, with values for all rows.
+
+    Parameters
+    ----------
+    step_one : StepOne
+        Of the sampled rows.
+    classes : int64 array of shape (n,)
+        The class of each row, from 0.
+    chosen : array of row numbers
+        The sample, with rows of every class.
+    """
+
+    def __init__(self, step_one: StepOne, classes: NDArray[np.int64], chosen: NDArray[np.intp]) -> None:
+        self._step_one, self._classes, self._chosen = step_one, classes, chosen
+        self._sampled = classes[chosen]
+        self._sizes = np.maximum(np.bincount(self._sampled, minlength=int(classes.max()) + 1), 1)
+        self.n_bits = step_one.n_bits
+
+    @property
+    def n_known(self) -> int:
+        """Number of bits so far."""
+        return self._step_one.n_known
+
+    def infer(self) -> Target:
+        """Infer the values of the next bit for the sample; the other rows follow their classes."""
+        found = self._step_one.infer()
+        z = np.where(self._means(found.z) > 0, 1, -1).astype(np.int8)[self._classes]
+        z[self._chosen] = found.z
+        weights = None
+        if found.weights is not None:
+            weights = self._means(found.weights)[self._classes]
+            weights[self._chosen] = found.weights
+            weights /= weights.mean()
+        return replace(found, z=z, weights=weights)
+
+    def add(self, bit: NDArray[np.int8]) -> Objective:
+        """Add the values of the next bit; the objective is that of the sample."""
+        return self._step_one.add(bit[self._chosen])
+
+    def _means(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The mean of the values of the sampled rows of each class."""
+        return np.bincount(self._sampled, weights=values, minlength=len(self._sizes)) / self._sizes
+
+
 def two_step(
-    step_one: StepOne,
+    step_one: StepOne | SampledStepOne,
     learner: HashFunction,
     prepared: Callable[[], Any],
     *,
@@ -241,7 +289,7 @@ def _in_batch(learner: BatchLearner, data: Any, batch: Sequence[tuple[Target, Ob
 
 
 def _all_at_once(
-    step_one: StepOne, learner: JointLearner, prepared: Callable[[], Any], *, stagewise: bool
+    step_one: StepOne | SampledStepOne, learner: JointLearner, prepared: Callable[[], Any], *, stagewise: bool
 ) -> Iterator[NewBits]:
     """All bits, learned together after the last one was inferred."""
     name = type(learner).__name__
@@ -264,7 +312,7 @@ def _all_at_once(
         yield NewBits(encoder, [target.z for target, _ in pieces], list(outputs), records)
 
 
-def _inferred_bits(step_one: StepOne) -> Iterator[tuple[Target, Objective]]:
+def _inferred_bits(step_one: StepOne | SampledStepOne) -> Iterator[tuple[Target, Objective]]:
     """The remaining bits, each inferred after the inferred values of those before it."""
     while step_one.n_known < step_one.n_bits:
         target = step_one.infer()

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from hashgrove import Affinity
+from hashgrove.runtime.streams import draw, draw_few, stream
 from naive import pair_matrix
 
 
@@ -133,3 +134,18 @@ def test_same_seed_same_pairs_at_any_number_of_threads():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 3), (100, 99), (100, 100), (1000, 64), (2**31, 64), (40, 2**62)])
+def test_a_draw_with_little_memory_is_the_same_draw(n, k):
+    size = 2 ** int(np.ceil(np.log2(2 * min(n, k) + 1)))
+    numbers, stamp, few = np.zeros(size, np.int64), np.zeros(size, np.int64), np.empty(min(n, k), np.int64)
+    for tag in range(1, 6):
+        count = draw_few(stream(np.uint64(3), tag), n, k, numbers, stamp, tag, few)
+        assert count == min(n, k) == len(set(few.tolist()))
+        assert few.min() >= 0
+        assert few.max() < n
+        if n <= 1000:
+            expected = np.empty(n, np.int64)
+            assert draw(stream(np.uint64(3), tag), n, k, np.zeros(n, np.int64), 1, expected) == count
+            np.testing.assert_array_equal(few, expected[:count])

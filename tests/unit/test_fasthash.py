@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -18,18 +19,22 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hashgrove import (
     Affinity,
+    BlockGraphCut,
     BoostedTrees,
     FastHash,
     FlatIndex,
     KernelSVM,
     LinearSVM,
     evaluate,
+    fasthash,
     load,
     losses,
     unpack,
 )
 from hashgrove.functions import HASH_FUNCTIONS
 from hashgrove.inference import SOLVERS
+from hashgrove.supervision import ClassLabels
+from hashgrove.two_step import SampledStepOne, StepOne
 
 SMALL = BoostedTrees(n_trees=10, max_depth=3)
 
@@ -351,3 +356,59 @@ def test_independent_bits_are_learned_in_parallel_with_equal_results(digits, set
         assert len(learner.threads_) == n_jobs
         assert [record.bit for record in hasher.history_] == list(range(8))
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+class TestManyRows:
+    """Step 1 on a sample of the rows; the other rows follow their classes."""
+
+    @pytest.mark.parametrize("learner", ["posterior", BoostedTrees(n_trees=3), BoostedTrees.paper(n_trees=3)], ids=str)
+    @pytest.mark.parametrize("stagewise", [False, True])
+    def test_all_rows_get_a_bit_and_most_that_of_their_class(self, monkeypatch, learner, stagewise):
+        monkeypatch.setattr(fasthash, "STEP_ONE_ROWS", 300)
+        hasher = FastHash(12, hash_function=learner, stagewise=stagewise, generic_bits=0, random_state=0, n_jobs=1)
+        X, y = load_digits(return_X_y=True)
+        hasher.fit(X[:1200], y[:1200])
+        assert hasher.inferred_codes_.shape == (1200, 2)
+        words = hasher.codewords_.of_labels(y[:1200])
+        assert (unpack(hasher.inferred_codes_, 12) == unpack(words, 12)).mean() > 0.98
+        assert hasher.score(X[1200:], y[1200:]) > 0.5
+        errors = [record.training_error for record in hasher.history_]
+        assert 0 < np.mean(errors) < 0.2, "of all rows"
+
+    def test_weights_of_the_rest_are_those_of_the_class(self):
+        classes = np.arange(1000) % 4
+        labels = ClassLabels(classes)
+        chosen = labels.sample_of_classes(400, np.random.default_rng(0))
+        pairs = labels.subset(chosen).affinity(n_similar=10, n_dissimilar=10, random_state=0)
+        whole, sampled = (StepOne(pairs, loss=losses.ksh, solver=BlockGraphCut(), n_bits=4) for _ in range(2))
+        step_one = SampledStepOne(sampled, classes, chosen)
+        rest = np.setdiff1d(np.arange(1000), chosen)
+        for _ in range(4):
+            expected, found = whole.infer(), step_one.infer()
+            np.testing.assert_array_equal(found.z[chosen], expected.z)
+            for c in range(4):
+                of_class = classes[chosen] == c
+                assert set(found.z[rest[classes[rest] == c]]) == {1 if expected.z[of_class].sum() > 0 else -1}
+                mean = expected.weights[of_class].mean() * found.weights[chosen[0]] / expected.weights[0]
+                np.testing.assert_allclose(found.weights[rest[classes[rest] == c]], mean)
+            assert found.weights.mean() == pytest.approx(1)
+            assert step_one.add(found.z) == whole.add(expected.z)
+
+    def test_the_sample_has_the_same_share_of_each_class_and_50_of_small_ones(self):
+        classes = np.repeat([0, 1, 2, 3], [30, 70, 4000, 6000])
+        chosen = ClassLabels(classes).sample_of_classes(1000, np.random.default_rng(0))
+        assert np.bincount(classes[chosen]).tolist() == [30, 50, 396, 594]
+        assert (np.diff(chosen) > 0).all()
+
+    @pytest.mark.parametrize("given", ["weights", "tags"])
+    def test_all_rows_are_used_with_weights_and_without_classes(self, monkeypatch, given):
+        X, y = load_digits(return_X_y=True)
+        X, y = X[:300], y[:300]
+        tags = (y[:, None] % np.array([2, 3, 5]) == 0).astype(int)
+        target = {"y": y, "sample_weight": 1 + y % 2} if given == "weights" else {"y": tags}
+        codes = []
+        for limit in (100, 10_000):
+            monkeypatch.setattr(fasthash, "STEP_ONE_ROWS", limit)
+            hasher = FastHash(6, hash_function=BoostedTrees(n_trees=2), min_shared=1, random_state=0, n_jobs=1)
+            codes.append(hasher.fit(X, **target).transform(X))
+        np.testing.assert_array_equal(*codes)

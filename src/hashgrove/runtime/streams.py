@@ -10,7 +10,7 @@ import numpy as np
 
 from hashgrove.runtime.compiling import kernel
 
-__all__ = ["below", "draw", "seed_of", "stream", "substream"]
+__all__ = ["below", "draw", "draw_few", "seed_of", "stream", "substream"]
 
 
 def seed_of(rng: np.random.Generator) -> int:
@@ -74,5 +74,34 @@ def draw(state, n, k, stamp, tag, out):
         if stamp[x] == tag:
             x = last
         stamp[x] = tag
+        out[t] = x
+    return k
+
+
+@kernel
+def draw_few(state, n, k, numbers, stamp, tag, out):
+    """The same draw as `draw`, with memory for k numbers instead of n. O(k).
+
+    ``numbers`` and ``stamp`` (int64, a power of two of entries, at least 2 k) are a hash table of what has been drawn:
+    an entry is used if its stamp is ``tag``.
+    """
+    if k >= n:
+        for t in range(n):
+            out[t] = t
+        return n
+    mask = np.uint64(len(numbers) - 1)
+    for t in range(k):
+        last = n - k + t
+        x = np.int64(below(state, last + 1))
+        place = _mix(np.uint64(x)) & mask
+        while stamp[place] == tag and numbers[place] != x:
+            place = (place + np.uint64(1)) & mask
+        if stamp[place] == tag:
+            x = last  # it is larger than all that could be drawn before
+            place = _mix(np.uint64(x)) & mask
+            while stamp[place] == tag:
+                place = (place + np.uint64(1)) & mask
+        stamp[place] = tag
+        numbers[place] = x
         out[t] = x
     return k

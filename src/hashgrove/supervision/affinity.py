@@ -221,14 +221,10 @@ class Affinity:
     ) -> Affinity:
         """Draw the neighbours of the ``known`` points among themselves, and make the draws symmetric."""
         parts = run_tasks(draw_rows, chunks(len(known), ROWS_PER_CHUNK), n_jobs=n_jobs)
-        unions = []
-        for drawn in zip(*parts, strict=True):
-            counts = np.zeros(n_points, np.int64)
-            counts[known] = np.concatenate([counts for counts, _ in drawn])
-            indices = np.concatenate([indices for _, indices in drawn])
-            indices = indices if len(known) == n_points else known[indices].astype(np.uint32)
-            unions.append(union(np.concatenate([[0], np.cumsum(counts)]), indices))
-        (similar_ptr, similar), (dissimilar_ptr, dissimilar) = unions
+        similar_draws, dissimilar_draws = [similar for similar, _ in parts], [dissimilar for _, dissimilar in parts]
+        del parts  # what was drawn is freed as it is used: it is the largest part of the memory that a fit needs
+        similar_ptr, similar = _union(similar_draws, known, n_points)
+        dissimilar_ptr, dissimilar = _union(dissimilar_draws, known, n_points)
         if not len(similar) + len(dissimilar):
             raise ValueError("The training points must have at least one known pair. Got none.")
         indices = np.empty(len(similar) + len(dissimilar), np.uint32)
@@ -236,6 +232,19 @@ class Affinity:
         first_dissimilar = indptr[:-1] + np.diff(similar_ptr)
         interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, indices)
         return cls(indptr, first_dissimilar, indices, classes)
+
+
+def _union(draws: list[Rows], known: NDArray[np.intp], n_points: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """The symmetric relation of what was drawn for the ``known`` points, in chunks; empties the list."""
+    counts = np.zeros(n_points, np.int64)
+    counts[known] = np.concatenate([of_chunk for of_chunk, _ in draws])
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    indices, end = np.empty(indptr[-1], np.uint32), int(indptr[-1])
+    while draws:
+        part = draws.pop()[1]
+        start, end = end - len(part), end - len(part)
+        indices[start : start + len(part)] = part if len(known) == n_points else known[part]
+    return union(indptr, indices)
 
 
 def _read_draws(*, n_similar: Any, n_dissimilar: Any, random_state: Any) -> tuple[tuple[int, int], np.uint64]:

@@ -66,6 +66,10 @@ class Supervision(ABC):
         """The sum of the rows of ``values`` over the points of each class; ValueError unless points have classes."""
         raise ValueError("This method needs class labels as y. Got tags or pairs.")
 
+    def sample_of_classes(self, n_points: int, rng: np.random.Generator) -> NDArray[np.intp] | None:
+        """Numbers of about ``n_points`` random points, and of some points of every class; None without classes."""
+        return None
+
     @abstractmethod
     def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of what varies between similar points; ``rows`` are theirs, with mean 0."""

@@ -18,6 +18,7 @@ from hashgrove.supervision.similarity import ClassSimilarity, Similarity
 
 __all__ = ["MIN_SHARED", "ClassLabels", "Pairs", "Tags"]
 
+LEAST_OF_CLASS = 50  # points of a class in a sample of classes
 MIN_SHARED = 2  # number of tags that similar points share, for methods without a min_shared parameter; as in the paper
 
 
@@ -94,6 +95,15 @@ class ClassLabels(Supervision):
     def class_sums(self, values: NDArray[Any]) -> NDArray[Any]:
         """The sum of the rows of ``values`` over the points of each class."""
         return np.asarray(self.indicator().T.astype(values.dtype) @ values)
+
+    def sample_of_classes(self, n_points: int, rng: np.random.Generator) -> NDArray[np.intp] | None:
+        """The same share of each class, but at least 50 points of it, if it has so many; sorted numbers."""
+        order = rng.permutation(len(self))
+        order = order[np.argsort(self.classes[order], kind="stable")]
+        counts = np.bincount(self.classes)
+        wanted = np.maximum(counts * n_points // len(self), np.minimum(counts, LEAST_OF_CLASS))
+        place = np.arange(len(self)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.sort(order[place < np.repeat(wanted, counts)])
 
     def within_scatter(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The covariance of the differences from the class means."""

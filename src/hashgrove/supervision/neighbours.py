@@ -9,27 +9,31 @@ from __future__ import annotations
 import numpy as np
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.runtime.streams import below, draw, stream
+from hashgrove.runtime.streams import below, draw, draw_few, stream
 
 __all__ = ["draw_by_class", "draw_by_tags", "draw_of_rows", "interleave", "transpose", "union"]
 
 
 @kernel
 def draw_by_class(classes, by_class, starts, n_similar, n_dissimilar, seed, first, last):
-    """Draw similar and dissimilar neighbours of rows [first, last), given their classes. O(points + neighbours drawn).
+    """Draw similar and dissimilar neighbours of rows [first, last), given their classes. O(neighbours drawn).
 
     The points of class c are ``by_class[starts[c]:starts[c + 1]]``.
     """
     n = len(classes)
     rows = last - first
-    stamp = np.zeros(n, np.int64)
-    drawn = np.empty(n, np.int64)
+    most = 1
     similar_counts, dissimilar_counts = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for row in range(rows):
         label = classes[first + row]
         size = starts[label + 1] - starts[label]
         similar_counts[row] = min(n_similar, size - 1)
         dissimilar_counts[row] = min(n_dissimilar, n - size)
+        most = max(most, similar_counts[row], dissimilar_counts[row])
+    size = 2
+    while size < 2 * most:
+        size *= 2
+    numbers, stamp, drawn = np.empty(size, np.int64), np.zeros(size, np.int64), np.empty(most, np.int64)
     similar = np.empty(similar_counts.sum(), np.uint32)
     dissimilar = np.empty(dissimilar_counts.sum(), np.uint32)
     a = b = 0
@@ -37,12 +41,12 @@ def draw_by_class(classes, by_class, starts, n_similar, n_dissimilar, seed, firs
         i = first + row
         start, stop = starts[classes[i]], starts[classes[i] + 1]
         state = stream(seed, i)
-        for t in range(draw(state, stop - start - 1, n_similar, stamp, 2 * i + 1, drawn)):
+        for t in range(draw_few(state, stop - start - 1, n_similar, numbers, stamp, 2 * i + 1, drawn)):
             # the range leaves out the last point of the class; it is drawn in place of point i, which is no neighbour
             j = by_class[start + drawn[t]]
             similar[a] = by_class[stop - 1] if j == i else j
             a += 1
-        for t in range(draw(state, n - (stop - start), n_dissimilar, stamp, 2 * i + 2, drawn)):
+        for t in range(draw_few(state, n - (stop - start), n_dissimilar, numbers, stamp, 2 * i + 2, drawn)):
             position = drawn[t] if drawn[t] < start else drawn[t] + stop - start
             dissimilar[b] = by_class[position]
             b += 1
@@ -173,7 +177,7 @@ def union(indptr, indices):
                 b += 1
             size += 1
         union_ptr[i + 1] = size
-    return union_ptr, merged[:size].copy()
+    return union_ptr, merged[:size]
 
 
 @kernel
