@@ -266,10 +266,11 @@ def newton_gain(gradients, curvatures, regularisation):
     return gradients.sum() ** 2 / (curvatures.sum() + regularisation) if len(gradients) else 0.0
 
 
-def newton_gains(bins, index, g, h, *, regularisation, min_hessian):
+def newton_gains(bins, index, g, h, *, regularisation, min_hessian, n_thresholds=256):
     """The gain of each (threshold, feature), of those with enough curvature on both sides, by trying all of them."""
     found = {}
-    for threshold, feature in product(range(255), range(len(bins))):
+    step = 256 // n_thresholds
+    for threshold, feature in product(range(step - 1, 255, step), range(len(bins))):
         left = bins[feature, index] <= threshold
         if min(h[left].sum(), h[~left].sum()) >= min_hessian:
             found[threshold, feature] = sum(newton_gain(g[side], h[side], regularisation) for side in (left, ~left))

@@ -55,9 +55,9 @@ def sign_tree(bins, index, signed, *, min_points, **settings):
     return grown(bins, index, signed, SignRule(min_points), **settings)[0]
 
 
-def newton_tree(bins, index, g, h, *, regularisation, min_hessian, **settings):
+def newton_tree(bins, index, g, h, *, regularisation, min_hessian, n_thresholds=256, **settings):
     """A tree with Newton leaves, on gradients and curvatures in fixed point."""
-    rule = newton_rule(regularisation, min_hessian, float(SCALE))
+    rule = newton_rule(regularisation, min_hessian, float(SCALE), (256 // n_thresholds).bit_length() - 1)
     return grown(bins, index, packed(g, h // 2), rule, **settings)[0]
 
 

@@ -15,13 +15,15 @@ from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneO
 from hashgrove.runtime.sharing import shared
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
-from hashgrove.trees.binning import BinnedData, bin_features, fit_bins
+from hashgrove.trees.binning import N_BINS, BinnedData, bin_features, fit_bins
 from hashgrove.trees.boosting import SUBSETS, BoostingSettings
 from hashgrove.trees.logistic import logistic_boosting
 
 __all__ = ["BoostedTrees"]
 
 MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
+FINE_ROWS = 10_000  # from here on a node tries every bin as a threshold, if their number is not given
+FEW_THRESHOLDS = 64
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
 DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
 LEAST_UNIT = 1e-6  # the unit of trees that do not help, so that the linear score alone decides
@@ -75,6 +77,9 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         row of mean weight has a curvature of at most 0.5.
     min_hessian : float, default=5.0
         With Newton leaves: the smallest curvature of a leaf.
+    n_thresholds : {256, 128, 64, 32, 16} or None, default=None
+        With Newton leaves: how many thresholds a node tries per feature. Fewer take less time, which shows where a node
+        has few rows. ``None`` means 64, and from 10,000 rows on 256.
     early_stopping : bool, default=False
         Whether to stop as soon as the vote is right for all training examples. This saves time and trees on small data,
         but costs quality, because later rounds still widen the margin.
@@ -109,6 +114,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "learning_rate": Number(above=0, below=10, or_none=True),
         "regularisation": Number(low=0, below=1e9),
         "min_hessian": Number(low=0, below=1e9),
+        "n_thresholds": OneOf((None, 256, 128, 64, 32, 16)),
         "early_stopping": Flag(),
         "start": OneOf((None, "linear", "kernel")),
         "n_anchors": Integer(1),
@@ -130,6 +136,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         learning_rate: float | None = None,
         regularisation: float = 10.0,
         min_hessian: float = 5.0,
+        n_thresholds: int | None = None,
         early_stopping: bool = False,
         start: str | None = None,
         n_anchors: int = 2000,
@@ -144,6 +151,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         self.learning_rate = learning_rate
         self.regularisation = regularisation
         self.min_hessian = min_hessian
+        self.n_thresholds = n_thresholds
         self.early_stopping = early_stopping
         self.start = start
         self.n_anchors = n_anchors
@@ -254,6 +262,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
             learning_rate=self._rate(n),
             regularisation=self.regularisation,
             min_hessian=self.min_hessian,
+            n_thresholds=self.n_thresholds or (FEW_THRESHOLDS if n < FINE_ROWS else N_BINS),
             start=start,
         )
         return _Boosted(LeafTrees(unit=np.array([additive.unit]), **binning, **additive.forest._asdict()), 1.0)

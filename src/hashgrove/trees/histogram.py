@@ -63,43 +63,43 @@ class OpenNodes(NamedTuple):
 
 
 @kernel
-def fill_histogram(bins, gathered, lanes, level, node, histogram):
-    """Write the sum of a node's values in each bin of feature lanes[q] to histogram[bin * 8 + q]. O(examples).
+def fill_histogram(bins, gathered, lanes, level, node, shift, histogram):
+    """Write the sum of a node's values in each cell of feature lanes[q] to histogram[cell * 8 + q]. O(examples).
 
-    The bins are read from ``gathered`` (see `gathered_bins`), unless that is empty.
+    A cell holds 2^``shift`` bins, which are read from ``gathered`` (see `gathered_bins`), unless that is empty.
     """
     part = slice(level.starts[node], level.starts[node + 1])
     if len(gathered) > 0:
-        _gathered_histogram(gathered, level.values[part], histogram)
+        _gathered_histogram(gathered, level.values[part], np.uint32(shift), histogram)
     else:
-        _histogram(bins, lanes, level.examples[part], level.values[part], histogram)
+        _histogram(bins, lanes, level.examples[part], level.values[part], np.uint32(shift), histogram)
 
 
 @kernel
-def _gathered_histogram(gathered, values, histogram):
+def _gathered_histogram(gathered, values, shift, histogram):
     histogram[:] = 0
     for t in range(np.uint64(len(values))):
         value = values[t]
         for q in range(np.uint64(LANES)):
-            histogram[np.uint64(gathered[t, q]) * np.uint64(LANES) + q] += value
+            histogram[np.uint64(gathered[t, q] >> shift) * np.uint64(LANES) + q] += value
 
 
 @kernel
-def _histogram(bins, lanes, index, values, histogram):
+def _histogram(bins, lanes, index, values, shift, histogram):
     histogram[:] = 0
     x0, x1, x2, x3 = bins[lanes[0]], bins[lanes[1]], bins[lanes[2]], bins[lanes[3]]
     x4, x5, x6, x7 = bins[lanes[4]], bins[lanes[5]], bins[lanes[6]], bins[lanes[7]]
     for t in range(np.uint64(0), np.uint64(len(index))):
         i = index[t]
         v = values[t]
-        histogram[np.uint32(x0[i]) * np.uint32(8)] += v
-        histogram[np.uint32(x1[i]) * np.uint32(8) + np.uint32(1)] += v
-        histogram[np.uint32(x2[i]) * np.uint32(8) + np.uint32(2)] += v
-        histogram[np.uint32(x3[i]) * np.uint32(8) + np.uint32(3)] += v
-        histogram[np.uint32(x4[i]) * np.uint32(8) + np.uint32(4)] += v
-        histogram[np.uint32(x5[i]) * np.uint32(8) + np.uint32(5)] += v
-        histogram[np.uint32(x6[i]) * np.uint32(8) + np.uint32(6)] += v
-        histogram[np.uint32(x7[i]) * np.uint32(8) + np.uint32(7)] += v
+        histogram[(np.uint32(x0[i]) >> shift) * np.uint32(8)] += v
+        histogram[(np.uint32(x1[i]) >> shift) * np.uint32(8) + np.uint32(1)] += v
+        histogram[(np.uint32(x2[i]) >> shift) * np.uint32(8) + np.uint32(2)] += v
+        histogram[(np.uint32(x3[i]) >> shift) * np.uint32(8) + np.uint32(3)] += v
+        histogram[(np.uint32(x4[i]) >> shift) * np.uint32(8) + np.uint32(4)] += v
+        histogram[(np.uint32(x5[i]) >> shift) * np.uint32(8) + np.uint32(5)] += v
+        histogram[(np.uint32(x6[i]) >> shift) * np.uint32(8) + np.uint32(6)] += v
+        histogram[(np.uint32(x7[i]) >> shift) * np.uint32(8) + np.uint32(7)] += v
 
 
 @kernel
@@ -184,11 +184,11 @@ def small_scratch(level):
 
 
 @kernel
-def small_sums(bins, gathered, lanes, level, node, scratch):
-    """Write the bins of a node's n examples, and the sums of the values up to each of these bins; returns n.
+def small_sums(bins, gathered, lanes, level, node, shift, scratch):
+    """Write the cells of a node's n examples, and the sums of the values up to each of these cells; returns n.
 
-    ``bins`` and ``gathered`` are those of `fill_histogram`. Example t of the node is in bin ``places[q, t]`` of feature
-    lanes[q], and ``sums[q, t]`` is the sum on the left of a stump with this threshold; both are parts of ``scratch``.
+    ``bins``, ``gathered`` and ``shift`` are those of `fill_histogram`. Example t of the node is in cell
+    ``places[q, t]`` of feature lanes[q], and ``sums[q, t]`` is the sum on the left of a stump with this threshold; both are parts of ``scratch``.
     O(n^2), in vector instructions.
     """
     places, sums = scratch
@@ -197,7 +197,7 @@ def small_sums(bins, gathered, lanes, level, node, scratch):
     n = np.uint64(len(examples))
     for t in range(n):
         for q in range(LANES):
-            places[q, t] = gathered[t, q] if len(gathered) > 0 else bins[lanes[q], examples[t]]
+            places[q, t] = (gathered[t, q] if len(gathered) > 0 else bins[lanes[q], examples[t]]) >> shift
     for q in range(LANES):
         of_lane, sums_of_lane = places[q], sums[q]
         for t in range(n):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.runtime.compiling import kernel
-from hashgrove.trees.binning import BinnedData
+from hashgrove.trees.binning import N_BINS, BinnedData
 from hashgrove.trees.boosting import (
     DROPPED_BITS,
     BoostingSettings,
@@ -55,9 +55,13 @@ def logistic_boosting(
     learning_rate: float,
     regularisation: float,
     min_hessian: float,
+    n_thresholds: int = N_BINS,
     start: NDArray[np.float64] | None = None,
 ) -> AdditiveTrees:
-    """Boost trees for one bit, one round per seed. Their scores are added to F, which begins at ``start``, or at 0."""
+    """Boost trees for one bit, one round per seed. Their scores are added to F, which begins at ``start``, or at 0.
+
+    A node tries ``n_thresholds`` thresholds per feature, a power of two.
+    """
     if start is None and np.all(z == z[0]):
         return _in_whole_numbers(constant_forest(float(z[0])))
     n = len(z)
@@ -66,7 +70,8 @@ def logistic_boosting(
     g, half = np.empty(n, np.float32), np.empty(n, np.float32)
     memory = make_workspace(data.bins, settings, np.int64)
     rates = float(learning_rate), float(regularisation), float(min_hessian)
-    arguments = data.bins, data.rows, z, w, F, g, half, settings, *rates, seeds, memory
+    shift = (N_BINS // n_thresholds).bit_length() - 1
+    arguments = data.bins, data.rows, z, w, F, g, half, settings, *rates, shift, seeds, memory
     forest = grow_trees(_boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.float64)
     return _in_whole_numbers(forest if len(forest.tree_ptr) > 1 else constant_forest(0.0))
 
@@ -96,7 +101,7 @@ def _in_whole_numbers(forest: Forest) -> AdditiveTrees:
 
 @kernel
 def _boost(
-    bins, rows, z, w, F, g, half, settings, learning_rate, regularisation, min_hessian, seeds, memory,
+    bins, rows, z, w, F, g, half, settings, learning_rate, regularisation, min_hessian, shift, seeds, memory,
     tables, tree_ptr, done, stop,
 ):  # fmt: skip
     """All rounds of one bit; `hashgrove.trees.boosting.grow_trees` says what the last four arguments are.
@@ -113,7 +118,7 @@ def _boost(
         start = np.int64(tree_ptr[n_trees])
         if start + largest_tree(settings.max_depth, n_examples) > len(tables.child):
             return False
-        tree, rule = tables_from(tables, start), newton_rule(regularisation, min_hessian, scale)
+        tree, rule = tables_from(tables, start), newton_rule(regularisation, min_hessian, scale, shift)
         n_nodes = grow(bins, rows, index, values, settings, seeds[done[0]], memory, tree, rule)
         tree_ptr[n_trees + 1] = start + n_nodes
         done[0], done[1] = done[0] + 1, n_trees + 1

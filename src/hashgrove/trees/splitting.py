@@ -87,10 +87,13 @@ class NewtonRule(NamedTuple):
     regularisation, min_half : float
         Half of what is added to the sum of curvatures of a leaf, and half of the smallest sum of curvatures of a leaf,
         both in the fixed point of the values.
+    shift : int
+        Thresholds divide cells of 2^shift neighbouring bins.
     """
 
     regularisation: float
     min_half: float
+    shift: int
 
 
 class Stumps(NamedTuple):
@@ -103,9 +106,9 @@ class Stumps(NamedTuple):
 
 
 @kernel
-def newton_rule(regularisation, min_hessian, scale):
+def newton_rule(regularisation, min_hessian, scale, shift):
     """Newton steps, for values in fixed point with this ``scale``; no leaf has a curvature below ``min_hessian``."""
-    return NewtonRule(regularisation * scale / 2, min_hessian * scale / 2)
+    return NewtonRule(regularisation * scale / 2, min_hessian * scale / 2, shift)
 
 
 def _by_rule(for_sign_leaves: Any, for_newton_leaves: Any) -> Callable[..., Any]:
@@ -200,7 +203,7 @@ def _nodes_of_item(level, features, families, item):
 @kernel
 def _subtract(of_parent, of_node, of_sibling):
     """Write the histogram of a node's sibling."""
-    for i in range(HISTOGRAM):
+    for i in range(len(of_sibling)):
         of_sibling[i] = of_parent[i] - of_node[i]
 
 
@@ -222,11 +225,11 @@ def _best_sign_stumps(bins, rows, level, features, histograms, kept, rule):
         node, sibling, group, lanes = _nodes_of_item(level, features, families, item)
         gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
-            n = small_sums(bins, gathered, lanes, level, node, small)
+            n = small_sums(bins, gathered, lanes, level, node, 0, small)
             _best_sign_of_small(small, n, lanes, level.totals, node, group, stumps)
             continue
         histogram = kept[node, group] if len(kept) > 0 else pair[0]
-        fill_histogram(bins, gathered, lanes, level, node, histogram)
+        fill_histogram(bins, gathered, lanes, level, node, 0, histogram)
         _best_sign_of_group(histogram, lanes, level.totals, node, group, scratch, stumps)
         if sibling >= 0:
             of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
@@ -318,11 +321,12 @@ def _choose_sign(gains, totals, rule):
 
 @kernel
 def _best_newton_stumps(bins, rows, level, features, histograms, kept, rule):
-    """`best_stumps` for Newton leaves. O((examples visited + 256) x LANES) per item.
+    """`best_stumps` for Newton leaves. O((examples visited + number of cells) x LANES) per item.
 
-    Ties go to the lowest threshold, and then to the first feature. The gain is 0 if no stump leaves enough curvature on
+    Thresholds divide cells of 2^shift bins, and a stump gets the last bin of its cell. Ties go to the lowest threshold, and then to the first feature. The gain is 0 if no stump leaves enough curvature on
     both sides.
     """
+    size = HISTOGRAM >> rule.shift
     pair, gains, small = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), small_scratch(level)
     room, current = room_for_gathered(rows, level, features), np.full(1, -1)
     stumps, families = _empty_stumps(level, features), _families(level.parents, len(histograms) > 0)
@@ -330,24 +334,24 @@ def _best_newton_stumps(bins, rows, level, features, histograms, kept, rule):
         node, sibling, group, lanes = _nodes_of_item(level, features, families, item)
         gathered = gathered_bins(rows, level, features, node, group, room, current)
         if is_small(level, node, sibling, kept):
-            n = small_sums(bins, gathered, lanes, level, node, small)
+            n = small_sums(bins, gathered, lanes, level, node, rule.shift, small)
             _best_newton_of_small(small, n, lanes, level.totals, node, group, rule, gains, stumps)
             continue
-        sums = kept[node, group] if len(kept) > 0 else pair[0]
-        _fill_sums(bins, gathered, lanes, level, node, sums)
+        sums = (kept[node, group] if len(kept) > 0 else pair[0])[:size]
+        _fill_sums(bins, gathered, lanes, level, node, rule.shift, sums)
         _best_newton_of_group(sums, lanes, level.totals, node, group, rule, gains, stumps)
         if sibling >= 0:
-            of_sibling = kept[sibling, group] if len(kept) > 0 else pair[1]
+            of_sibling = (kept[sibling, group] if len(kept) > 0 else pair[1])[:size]
             _subtract(histograms[level.parents[node], group], sums, of_sibling)
             _best_newton_of_group(of_sibling, lanes, level.totals, sibling, group, rule, gains, stumps)
     return stumps
 
 
 @kernel
-def _fill_sums(bins, gathered, lanes, level, node, sums):
-    """Write the sum of a node's values on the left of the stump at each (threshold, lane), in a histogram's order."""
-    fill_histogram(bins, gathered, lanes, level, node, sums)
-    for i in range(LANES, HISTOGRAM):
+def _fill_sums(bins, gathered, lanes, level, node, shift, sums):
+    """Write the sum of a node's values on the left of the stump at each (cell, lane), in a histogram's order."""
+    fill_histogram(bins, gathered, lanes, level, node, shift, sums)
+    for i in range(LANES, len(sums)):
         sums[i] += sums[i - LANES]
 
 
@@ -394,20 +398,20 @@ def _has(bits, wanted):
 
 @kernel
 def _open_thresholds(sums, total, min_half):
-    """The thresholds [first, last) outside of which no stump leaves enough curvature on both sides.
+    """The thresholds [first, last), as cells, outside of which no stump leaves enough curvature on both sides.
 
-    The curvature on the left grows with the threshold, so both limits are found by bisection. Threshold 255, with
+    The curvature on the left grows with the threshold, so both limits are found by bisection. The last cell, with
     nothing on its right, is not among them.
     """
-    half = unpack(total)[1]
-    first, stop = 0, 255
+    half, highest = unpack(total)[1], len(sums) // LANES - 1
+    first, stop = 0, highest
     while first < stop:
         middle = (first + stop) // 2
         if _extreme_half(sums, middle, 1.0) >= min_half:
             stop = middle
         else:
             first = middle + 1
-    last, stop = first, 255
+    last, stop = first, highest
     while last < stop:
         middle = (last + stop) // 2
         if half + _extreme_half(sums, middle, -1.0) < min_half:
@@ -415,6 +419,12 @@ def _open_thresholds(sums, total, min_half):
         else:
             last = middle + 1
     return first, last
+
+
+@kernel
+def _last_bin(cell, shift):
+    """The last bin of a cell of 2^shift bins."""
+    return ((cell + 1) << shift) - 1
 
 
 @kernel
@@ -437,26 +447,28 @@ def _best_newton_of_group(sums, lanes, totals, node, group, rule, gains, stumps)
         best = _first_largest(candidates.view(np.int64))
         if candidates[best] > 0:
             place, gain = first * LANES + best, candidates[best]
-    _write_stump(stumps, node, group, gain, lanes[place % LANES], place // LANES, sums[place])
+    threshold = _last_bin(place // LANES, rule.shift)
+    _write_stump(stumps, node, group, gain, lanes[place % LANES], threshold, sums[place])
 
 
 @kernel
 def _best_newton_of_small(small, n, lanes, totals, node, group, rule, gains, stumps):
-    """The same as `_best_newton_of_group`, from the bins of a small node's examples and the sums up to them."""
-    bins, sums = small
+    """The same as `_best_newton_of_group`, from the cells of a small node's examples and the sums up to them."""
+    cells, sums = small
+    last = 255 >> rule.shift
     best, lane, threshold, left = -1.0, 0, np.int64(256), np.int64(0)
     for q in range(LANES):
-        if bins[q, :n].min() > 0:  # then threshold 0 has nothing on its left
+        if cells[q, :n].min() > 0:  # then threshold 0 has nothing on its left
             gain = _split_gain(0, totals[node], rule.regularisation, rule.min_half)
             if gain > best or (gain == best and threshold > 0):
                 best, lane, threshold, left = gain, q, np.int64(0), np.int64(0)
         for t in range(n):
             gains[t] = _split_gain(sums[q, t], totals[node], rule.regularisation, rule.min_half)
         for t in range(n):
-            is_better = gains[t] > best or (gains[t] == best and bins[q, t] < threshold)
-            if is_better and bins[q, t] < 255:
-                best, lane, threshold, left = gains[t], q, bins[q, t], sums[q, t]
-    _write_stump(stumps, node, group, best, lanes[lane], threshold, left)
+            is_better = gains[t] > best or (gains[t] == best and cells[q, t] < threshold)
+            if is_better and cells[q, t] < last:
+                best, lane, threshold, left = gains[t], q, cells[q, t], sums[q, t]
+    _write_stump(stumps, node, group, best, lanes[lane], _last_bin(threshold, rule.shift), left)
 
 
 @kernel

@@ -57,10 +57,11 @@ def test_sign_tree_against_recursion(seed, n_bins, depth, min_points, subset):
     st.integers(1, 3),
     st.sampled_from([(0.0, 0.5), (0.1, 0.0), (1.0, 0.0), (10.0, 3.0)]),
     st.sampled_from(["node", "level", "tree"]),
+    st.sampled_from([256, 64, 16]),
 )
-def test_newton_tree_against_trying_all_stumps(seed, n_bins, depth, rule, subset):
+def test_newton_tree_against_trying_all_stumps(seed, n_bins, depth, rule, subset, n_thresholds):
     bins, index, g, h = newton_examples(seed, n_bins=n_bins)
-    rule = {"regularisation": rule[0], "min_hessian": rule[1]}
+    rule = {"regularisation": rule[0], "min_hessian": rule[1], "n_thresholds": n_thresholds}
     tree = newton_tree(bins, index, g, h, max_depth=depth, subset=subset, **rule)
     expected = naive.newton_tree(bins, index, g / SCALE, h / SCALE, depth=depth, columns=range(bins.shape[1]), **rule)
     np.testing.assert_allclose(values_of(tree, bins), [expected[c] for c in range(bins.shape[1])], atol=1e-9)
@@ -136,7 +137,7 @@ def walked(kind, max_depth, *, n=300, n_bins=256, share=0.7, by_row=False, seed=
     rule = SignRule(2)
     if kind == "newton":
         values = packed(values, rng.integers(0, 20, len(index)))
-        rule = newton_rule(20.0, 60.0, 1.0)
+        rule = newton_rule(20.0, 60.0, 1.0, 0)
     settings = {"max_depth": max_depth, "n_features": 3, "by_row": by_row, "seed": seed}
     return bins, *grown(bins, index, values, rule, **settings)
 

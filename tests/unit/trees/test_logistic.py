@@ -54,11 +54,12 @@ def test_packed_values(trimming):
     assert unpack(values.sum()) == (gradients.sum(), halves.sum())
 
 
+@pytest.mark.parametrize("n_thresholds", [256, 32])
 @pytest.mark.parametrize("trimming", [0.0, 0.1])
-def test_booster_against_naive_boosting(trimming):
+def test_booster_against_naive_boosting(trimming, n_thresholds):
     X, z, rng = problem(5)
     weights = rng.lognormal(size=len(z))
-    rule = {"regularisation": 1.0, "min_hessian": 0.5}
+    rule = {"regularisation": 1.0, "min_hessian": 0.5, "n_thresholds": n_thresholds}
     learner = BoostedTrees(leaves="newton", n_trees=6, max_depth=2, features_per_node=None,
                            trimming=trimming, learning_rate=0.4, **rule)  # fmt: skip
     prepared = learner.prepare(X, rng)

@@ -17,15 +17,16 @@ from tree_makers import packed
 NO_ROWS = np.empty((0, 0), np.uint8)
 RULES = {
     "sign": SignRule(0),
-    "newton": newton_rule(200.0, 600.0, 1.0),
-    "newton without limits": newton_rule(0.0, 0.0, 1.0),
+    "newton": newton_rule(200.0, 600.0, 1.0, 0),
+    "newton without limits": newton_rule(0.0, 0.0, 1.0, 0),
+    "newton with 32 thresholds": newton_rule(200.0, 600.0, 1.0, 3),
 }
 
 
 def test_steps_are_limited():
     totals = np.array([pack(500, 1), pack(-500, 1), pack(0, 0), pack(7, 0)])
     steps = np.empty(4)
-    write_leaf_values(totals, steps, newton_rule(0.0, 0.0, 1.0))
+    write_leaf_values(totals, steps, newton_rule(0.0, 0.0, 1.0, 0))
     assert steps.tolist() == [4.0, -4.0, 0.0, 4.0]
 
 
