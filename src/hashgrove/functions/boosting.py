@@ -77,9 +77,9 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         row of mean weight has a curvature of at most 0.5.
     min_hessian : float, default=5.0
         With Newton leaves: the smallest curvature of a leaf.
-    n_thresholds : {256, 128, 64, 32, 16} or None, default=None
-        With Newton leaves: how many thresholds a node tries per feature. Fewer take less time, which shows where a node
-        has few rows. ``None`` means 64, and from 10,000 rows on 256.
+    n_thresholds : int or None, default=None
+        With Newton leaves: how many thresholds a node tries per feature, from 2 to 256, rounded up to a power of two.
+        Fewer take less time, which shows where a node has few rows. ``None`` means 64, and from 10,000 rows on 256.
     early_stopping : bool, default=False
         Whether to stop as soon as the vote is right for all training examples. This saves time and trees on small data,
         but costs quality, because later rounds still widen the margin.
@@ -114,7 +114,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "learning_rate": Number(above=0, below=10, or_none=True),
         "regularisation": Number(low=0, below=1e9),
         "min_hessian": Number(low=0, below=1e9),
-        "n_thresholds": OneOf((None, 256, 128, 64, 32, 16)),
+        "n_thresholds": Integer(2, N_BINS, or_none=True),
         "early_stopping": Flag(),
         "start": OneOf((None, "linear", "kernel")),
         "n_anchors": Integer(1),

@@ -188,8 +188,8 @@ def small_sums(bins, gathered, lanes, level, node, shift, scratch):
     """Write the cells of a node's n examples, and the sums of the values up to each of these cells; returns n.
 
     ``bins``, ``gathered`` and ``shift`` are those of `fill_histogram`. Example t of the node is in cell
-    ``places[q, t]`` of feature lanes[q], and ``sums[q, t]`` is the sum on the left of a stump with this threshold; both are parts of ``scratch``.
-    O(n^2), in vector instructions.
+    ``places[q, t]`` of feature lanes[q], and ``sums[q, t]`` is the sum on the left of a stump with this threshold; both
+    are parts of ``scratch``. O(n^2), in vector instructions.
     """
     places, sums = scratch
     part = slice(level.starts[node], level.starts[node + 1])

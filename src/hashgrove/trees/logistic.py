@@ -60,7 +60,7 @@ def logistic_boosting(
 ) -> AdditiveTrees:
     """Boost trees for one bit, one round per seed. Their scores are added to F, which begins at ``start``, or at 0.
 
-    A node tries ``n_thresholds`` thresholds per feature, a power of two.
+    A node tries ``n_thresholds`` thresholds per feature, rounded up to a power of two.
     """
     if start is None and np.all(z == z[0]):
         return _in_whole_numbers(constant_forest(float(z[0])))

@@ -323,8 +323,8 @@ def _choose_sign(gains, totals, rule):
 def _best_newton_stumps(bins, rows, level, features, histograms, kept, rule):
     """`best_stumps` for Newton leaves. O((examples visited + number of cells) x LANES) per item.
 
-    Thresholds divide cells of 2^shift bins, and a stump gets the last bin of its cell. Ties go to the lowest threshold, and then to the first feature. The gain is 0 if no stump leaves enough curvature on
-    both sides.
+    Thresholds divide cells of 2^shift bins, and a stump gets the last bin of its cell. Ties go to the lowest threshold,
+    and then to the first feature. The gain is 0 if no stump leaves enough curvature on both sides.
     """
     size = HISTOGRAM >> rule.shift
     pair, gains, small = np.empty((2, HISTOGRAM), np.int64), np.empty(HISTOGRAM, np.float64), small_scratch(level)

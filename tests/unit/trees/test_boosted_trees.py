@@ -28,6 +28,7 @@ def test_values_out_of_range(name, value):
         ({"leaves": "real"}, "'leaves' parameter must be one of"),
         ({"learning_rate": 0}, "'learning_rate' parameter must be a number above 0 and below 10"),
         ({"regularisation": 1e10}, "'regularisation' parameter must be a number of at least 0 and below 1e"),
+        ({"n_thresholds": 257}, "'n_thresholds' parameter must be an integer from 2 to 256 or None"),
         ({"min_hessian": np.inf}, "'min_hessian' parameter must be a number of at least 0"),
     ],
 )
