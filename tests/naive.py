@@ -638,6 +638,20 @@ def left_out_predictions(X, targets, *, weights, penalty):
     return out
 
 
+def near_rows(Z, *, n_neighbours):
+    """The weights of near rows, pair by pair: cubes of cosines, divided by the roots of the sums of both rows."""
+    n = len(Z)
+    cosines = Z.astype(np.float64) @ Z.T.astype(np.float64)
+    weights = np.zeros((n, n))
+    for i in range(n):
+        for j in sorted((j for j in range(n) if j != i), key=lambda j: -cosines[i, j])[:n_neighbours]:
+            weights[i, j] = weights[j, i] = max(cosines[i, j], 0) ** 3
+    sums = weights.sum(axis=1)
+    return np.array(
+        [[w / np.sqrt(sums[i] * sums[j]) if w else 0.0 for j, w in enumerate(row)] for i, row in enumerate(weights)]
+    )
+
+
 def cross_entropy(logits, labels):
     """Mean of -log of the probability of the right class, row by row."""
     p = [np.exp(row - max(row)) / sum(np.exp(row - max(row))) for row in logits]

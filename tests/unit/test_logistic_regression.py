@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
 from hashgrove.numerics import logistic
-from hashgrove.numerics.logistic import MIDDLE, PENALTIES, Targets, fit_logits, fit_out_of_fold, split_folds
+from hashgrove.numerics.logistic import MIDDLE, PENALTIES, fit_logits, fit_out_of_fold, refit_out_of_fold, split_folds
 from makers import blob_tags, blobs
 
 X, Y = (part[:90] for part in blobs(120, 6, 10, noise=0.3))
@@ -18,9 +18,7 @@ CLASSES = np.eye(6)[Y]
 
 def out_of_fold(X=X, labels=CLASSES, *, exclusive=True, weights=None, seed=0, n_jobs=1):
     folds = split_folds(labels, exclusive=exclusive, rng=np.random.default_rng(seed))
-    targets = Targets(labels, weights)
-    rng = np.random.default_rng(1)
-    given = {"folds": folds, "targets": lambda visible: targets, "rng": rng, "n_jobs": n_jobs}
+    given = {"folds": folds, "sample_weight": weights, "rng": np.random.default_rng(1), "n_jobs": n_jobs}
     return folds, fit_out_of_fold(X, labels, exclusive=exclusive, **given)
 
 
@@ -114,3 +112,55 @@ def test_the_same_result_with_any_number_of_threads():
     (_, one), (_, two) = out_of_fold(n_jobs=1), out_of_fold(n_jobs=2)
     np.testing.assert_array_equal(one.left_out, two.left_out)
     np.testing.assert_array_equal(one.model.weights, two.model.weights)
+
+
+class TestOtherRows:
+    """`refit_out_of_fold`: rows without a label, with guessed probabilities."""
+
+    OTHERS, TRUTH = (part[90:] for part in blobs(120, 6, 10, noise=0.3))
+    OTHERS = (OTHERS - OTHERS.mean(axis=0)).astype(np.float32)
+
+    def refit(self, guess, *, weights=None, n_jobs=1):
+        folds, earlier = out_of_fold(weights=weights)
+        options = {"exclusive": True, "folds": folds, "sample_weight": weights, "n_jobs": n_jobs}
+        return folds, earlier, refit_out_of_fold(earlier, X, CLASSES, self.OTHERS, guess, **options)
+
+    @pytest.mark.usefixtures("exact")
+    @pytest.mark.parametrize("weights", [None, np.linspace(0.2, 2, len(X))], ids=["equal", "weighted"])
+    def test_the_models_are_those_of_all_rows_together(self, weights):
+        guessed = np.eye(6)[self.TRUTH]
+        folds, earlier, found = self.refit(lambda visible, model: guessed, weights=weights)
+        rows, labels = np.concatenate([X, self.OTHERS]), np.concatenate([CLASSES, guessed])
+        known = np.ones(len(X)) if weights is None else weights
+        counts = np.append(known, np.full(len(self.OTHERS), known.mean()))
+        penalty = earlier.penalty * len(rows) / len(X)
+        for kept, logits in (
+            (np.ones(len(X), bool), found.model.of(X)),
+            *((folds != k, np.where((folds == k)[:, None], found.left_out, np.nan)) for k in range(3)),
+        ):
+            chosen = np.append(kept, np.ones(len(self.OTHERS), bool))
+            alone = fit_logits(
+                rows[chosen], labels[chosen], penalty=penalty, exclusive=True, sample_weight=counts[chosen]
+            )
+            seen = ~np.isnan(logits).any(axis=1)
+            ours, expected = (z - z.mean(axis=1, keepdims=True) for z in (logits[seen], alone.of(X[seen])))
+            np.testing.assert_allclose(ours, expected, atol=0.05)
+
+    def test_each_guess_is_asked_for_with_the_model_that_saw_the_visible_labels(self):
+        asked = []
+
+        def guess(visible, model):
+            asked.append((visible, model))
+            return np.full((len(self.OTHERS), 6), 1 / 6)
+
+        folds, earlier, _ = self.refit(guess)
+        assert [mask.tolist() for mask, _ in asked] == [[True] * len(X), *((folds != k).tolist() for k in range(3))]
+        assert [id(model) for _, model in asked] == [id(model) for model in (earlier.model, *earlier.of_folds)]
+
+    def test_the_same_result_with_any_number_of_threads(self):
+        one, two = (
+            self.refit(lambda visible, model: np.eye(6)[model.of(self.OTHERS).argmax(axis=1)], n_jobs=n)[2]
+            for n in (1, 2)
+        )
+        np.testing.assert_array_equal(one.left_out, two.left_out)
+        np.testing.assert_array_equal(one.model.weights, two.model.weights)

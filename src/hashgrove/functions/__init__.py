@@ -14,7 +14,7 @@ from hashgrove.functions.classifier import Classifier, FittedClassifiers
 from hashgrove.functions.codewords import Codewords
 from hashgrove.functions.decodable import DecodableBits
 from hashgrove.functions.generic import count_generic_bits, learn_generic_bits
-from hashgrove.functions.posterior import PosteriorBits
+from hashgrove.functions.posterior_bits import PosteriorBits
 from hashgrove.functions.svm import KernelSVM, LinearSVM
 
 __all__ = [

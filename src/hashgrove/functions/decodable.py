@@ -23,7 +23,7 @@ from hashgrove.functions.posterior import LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_temperature
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import Constraint, Integer, OneOf, check_parameters
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, check_parameters
 from hashgrove.supervision import Supervision
 
 __all__ = ["DecodableBits"]
@@ -54,6 +54,8 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
     classifier : {"ridge", "logistic"}, default="logistic"
         The regression that predicts the classes. ``"logistic"`` takes longer to train; its probabilities are mostly
         better.
+    spread : bool, default=True
+        Whether a logistic regression also learns from rows without a label.
     n_anchors : int or None, default=None
         Number of random training rows that serve as centres of Gaussian features, from which the classes are then
         predicted. ``None`` means the features themselves.
@@ -75,15 +77,20 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
 
     constraints: ClassVar[dict[str, Constraint]] = {
         "classifier": OneOf(("ridge", "logistic")),
+        "spread": Flag(),
         "n_anchors": Integer(1, or_none=True),
         "n_rounds": Integer(0),
     }
     stagewise: ClassVar[bool] = False
     weighted: ClassVar[bool] = False
     generic_share: ClassVar[float] = 0.25
+    semi_supervised: ClassVar[bool] = True
 
-    def __init__(self, *, classifier: str = "logistic", n_anchors: int | None = None, n_rounds: int = 3) -> None:
+    def __init__(
+        self, *, classifier: str = "logistic", spread: bool = True, n_anchors: int | None = None, n_rounds: int = 3
+    ) -> None:
         self.classifier = classifier
+        self.spread = spread
         self.n_anchors = n_anchors
         self.n_rounds = n_rounds
 
@@ -94,6 +101,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
         *,
         supervision: Supervision | None = None,
         earlier: Encoder | None = None,
+        others: NDArray[Any] | None = None,
         n_jobs: int | None = None,
     ) -> _Prepared:
         """Learn the probabilities of the classes."""
@@ -104,7 +112,8 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
                 "Got tags or pairs; use hash_function='posterior' for tags and 'trees' for pairs."
             )
         with single_threaded_blas():
-            rows = UnitRows.of(X, supervision.weights, rng, n_anchors=self.n_anchors, n_jobs=n_jobs)
+            used = others if self.spread and self.classifier == "logistic" else None
+            rows = UnitRows.of(X, supervision.weights, rng, n_anchors=self.n_anchors, others=used, n_jobs=n_jobs)
             posterior = LabelPosterior.learn(
                 rows, supervision, power=1.0, rng=rng, classifier=self.classifier, n_jobs=n_jobs
             )

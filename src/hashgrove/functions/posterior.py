@@ -1,9 +1,8 @@
-"""Posterior bits: every bit is a function of how likely each class or tag is.
+"""How likely each class or tag is, as a function of the features.
 
-A classifier that is trained for one bit has to learn an arbitrary division of the classes. A classifier of the labels
-themselves is easier to learn, and what it says about all labels is enough for every bit. So one regression finds the
-labels, its scores are calibrated to probabilities p, and each bit is linear in phi = p^0.35, scaled to length 1.
-Everything after the regression learns from leave-one-out scores: what rows get that it has not seen.
+One regression finds the labels, and its scores are calibrated to probabilities. What is learned from them sees
+leave-one-out scores: those that rows get which the regression has not seen. `hashgrove.functions.posterior_bits` and
+`hashgrove.functions.decodable` learn their bits from these probabilities.
 """
 
 from __future__ import annotations
@@ -11,27 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from hashgrove.encoders import Encoder, Lifted, Posterior, UnitKernel
 from hashgrove.encoders.posterior import softened
+from hashgrove.functions.spreading import logistic_regression
 from hashgrove.numerics.calibration import fit_sigmoids, fit_temperature
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
-from hashgrove.numerics.logistic import Targets, fit_out_of_fold, split_folds
 from hashgrove.numerics.rows import Numbers, Rows, evenly_spaced
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
-from hashgrove.runtime.blas import single_threaded_blas
-from hashgrove.runtime.parameters import Constraint, Integer, Number, OneOf, check_parameters
 from hashgrove.runtime.sharing import shared
 from hashgrove.supervision import Supervision
 
-__all__ = ["POWER", "LabelPosterior", "PosteriorBits", "UnitRows"]
+__all__ = ["POWER", "LabelPosterior", "UnitRows"]
 
 MAX_FEATURES = 4096  # more features are sketched before the regression
 LARGEST_SKETCHED = 2.0  # a larger value in the sketch of a row of length 1 counts as this one
@@ -55,6 +51,8 @@ class UnitRows:
     sketch : Sketch
         Of very wide rows.
     rows : Rows of float32
+    others : float32 array of shape (n_others, n_columns), or None
+        Rows about which nothing is known.
     weights : float64 array of shape (n,), or None
         How much each row counts.
     learned : array of row numbers, or None
@@ -64,6 +62,7 @@ class UnitRows:
     lift: UnitKernel | None
     sketch: Sketch
     rows: Rows
+    others: NDArray[np.float32] | None
     weights: NDArray[np.float64] | None
     learned: NDArray[np.intp] | None
 
@@ -76,6 +75,7 @@ class UnitRows:
         rng: np.random.Generator,
         *,
         n_anchors: int | None = None,
+        others: NDArray[Any] | None = None,
         n_jobs: int | None = None,
     ) -> UnitRows:
         """Scale the rows of ``X``, once for all regressions if they are few; otherwise whenever they are needed."""
@@ -83,12 +83,13 @@ class UnitRows:
         n_columns = X.shape[1] if lift is None else lift.n_bits
         sketch = Sketch.draw(n_columns, MAX_FEATURES, rng)
 
-        def make(numbers: Numbers) -> NDArray[np.float32]:
-            rows = X[numbers] if lift is None else lift.scores(X[numbers], n_jobs=1)
-            return np.asarray(sketch.apply(unit_rows(rows)))
+        def scaled(X: NDArray[Any]) -> NDArray[np.float32]:
+            return np.asarray(sketch.apply(unit_rows(X if lift is None else lift.scores(X, n_jobs=1))))
 
+        shape = len(X), min(n_columns, MAX_FEATURES)
+        rows = Rows(lambda numbers: scaled(X[numbers]), shape, n_jobs=n_jobs)
         learned = None if lift is None or len(X) <= LIFTED_ROWS else evenly_spaced(len(X), LIFTED_ROWS)
-        return cls(lift, sketch, Rows(make, (len(X), min(n_columns, MAX_FEATURES)), n_jobs=n_jobs), weights, learned)
+        return cls(lift, sketch, rows, None if others is None else scaled(others), weights, learned)
 
     @cached_property
     def ridge(self) -> LeaveOneOutRidge:
@@ -151,11 +152,10 @@ class LabelPosterior:
         n_jobs: int | None = None,
     ) -> LabelPosterior:
         """Learn the probabilities from class labels or tags."""
-        labels = supervision.indicator()
-        labels = labels[:, np.flatnonzero(labels.sum(axis=0))]
+        labels = _present_labels(supervision)
         (n, n_labels), exclusive = labels.shape, supervision.exclusive
         is_ridge = classifier == "ridge"
-        scores = _ridge(rows, labels) if is_ridge else _logistic(rows, labels, supervision, rng, n_jobs)
+        scores = _ridge(rows, labels) if is_ridge else _logistic(rows, supervision, rng, n_jobs=n_jobs)
         size = min(CALIBRATION_ROWS, max(CALIBRATION_VALUES // n_labels, 1)) if exclusive else CALIBRATION_ROWS
         sample = sample_rows(n, size, rng)
         known, counts = labels[sample].toarray(), None if supervision.weights is None else supervision.weights[sample]
@@ -234,21 +234,20 @@ def _ridge(rows: UnitRows, labels: Any) -> _LabelScores:
     return _LabelScores(found.weights, found.bias, left_out, found.penalty)
 
 
+@shared
 def _logistic(
-    rows: UnitRows, labels: Any, supervision: Supervision, rng: np.random.Generator, n_jobs: int | None
+    rows: UnitRows, supervision: Supervision, rng: np.random.Generator, *, n_jobs: int | None = None
 ) -> _LabelScores:
     """A logistic regression of the labels on at most 50,000 rows; the other rows are unseen in any case."""
+    labels = _present_labels(supervision)
     n = labels.shape[0]
     learned = evenly_spaced(n, LOGISTIC_ROWS)
-    known = labels[learned].toarray()
-    weights = None if supervision.weights is None else supervision.weights[learned]
-    found = fit_out_of_fold(
+    found = logistic_regression(
         rows.rows.take(learned),
-        known,
-        exclusive=supervision.exclusive,
-        folds=split_folds(known, exclusive=supervision.exclusive, rng=rng),
-        targets=lambda visible: Targets(known, weights),
-        rng=rng,
+        labels[learned].toarray(),
+        supervision.subset(learned),
+        rng,
+        others=rows.others,
         n_jobs=n_jobs,
     )
     place = np.full(n, -1)
@@ -265,91 +264,7 @@ def _logistic(
     return _LabelScores(found.model.weights, found.model.bias, left_out, None)
 
 
-class _Prepared(NamedTuple):
-    """The probabilities of the labels of the training rows."""
-
-    posterior: LabelPosterior
-
-
-class PosteriorBits(BaseEstimator):  # type: ignore[misc]
-    """Bits that are linear in the softened probabilities of the labels; for class labels and tags.
-
-    This hash function is quick to learn and to use, and it is strong with many classes, few labels per class and
-    features of a network. It cannot learn from pairs or triplets.
-
-    Parameters
-    ----------
-    classifier : {"ridge", "logistic"}, default="ridge"
-        The regression that predicts the labels. ``"logistic"`` takes longer to train and as long to encode; its
-        probabilities are better where there are few labels per class, and worse on some data.
-    power : float, default=0.35
-        The exponent that softens the probabilities. Towards 0 all labels count alike; with 1 only likely labels count.
-    n_anchors : int or None, default=None
-        Number of random training rows that serve as centres of Gaussian features, from which the labels are then
-        predicted. ``None`` means the features themselves. Gaussian features are better where classes are not linearly
-        separable; encoding takes longer.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashgrove import FastHash
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = FastHash(32, hash_function=PosteriorBits(), random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.score(X[1000:], y[1000:]) > 0.8
-    True
-    """
-
-    constraints: ClassVar[dict[str, Constraint]] = {
-        "classifier": OneOf(("ridge", "logistic")),
-        "power": Number(above=0, below=1.0000001),
-        "n_anchors": Integer(1, or_none=True),
-    }
-    stagewise: ClassVar[bool] = False  # what a bit gets wrong says little about others: all come from the same p
-    weighted: ClassVar[bool] = False
-    generic_share: ClassVar[float] = 0.25
-
-    def __init__(self, *, classifier: str = "ridge", power: float = POWER, n_anchors: int | None = None) -> None:
-        self.classifier = classifier
-        self.power = power
-        self.n_anchors = n_anchors
-
-    def prepare(
-        self,
-        X: NDArray[Any],
-        rng: np.random.Generator,
-        *,
-        supervision: Supervision | None = None,
-        earlier: Encoder | None = None,
-        n_jobs: int | None = None,
-    ) -> _Prepared:
-        """Learn the probabilities of the labels, once per fit."""
-        check_parameters(self)
-        if supervision is None or not supervision.has_labels:
-            raise ValueError(
-                "PosteriorBits must be given class labels or tags as y, because it learns how likely each label is. "
-                "Got pairs or triplets; use hash_function=BoostedTrees(start='linear'), which learns from them."
-            )
-        with single_threaded_blas():
-            rows = UnitRows.of(X, supervision.weights, rng, n_anchors=self.n_anchors, n_jobs=n_jobs)
-            posterior = LabelPosterior.learn(
-                rows, supervision, power=self.power, rng=rng, classifier=self.classifier, n_jobs=n_jobs
-            )
-        return _Prepared(posterior)
-
-    def learn(
-        self, data: _Prepared, z: NDArray[np.int8], weights: NDArray[np.float64] | None, rng: np.random.Generator
-    ) -> tuple[Encoder, NDArray[np.int8]]:
-        """Regress one bit on the softened probabilities."""
-        (learned,) = self.learn_batch(data, z[None])
-        return learned
-
-    def learn_batch(self, data: _Prepared, Z: NDArray[np.int8]) -> list[tuple[Encoder, NDArray[np.int8]]]:
-        """Regress bits on the softened probabilities, in two passes over the rows."""
-        posterior = data.posterior
-        with single_threaded_blas():
-            found = posterior.ridge.solve_each(Z.T, posterior.penalty)
-            encoders = [posterior.encoder(one.weights, one.bias) for one in found]
-            book, offset = (np.concatenate([getattr(e, name) for e in encoders]) for name in ("book", "offset"))
-            bits = posterior.seen.apply(lambda numbers: posterior.seen.take(numbers) @ book.T + offset > 0)
-        outputs = np.where(bits.T, 1, -1).astype(np.int8)
-        return [(posterior.rows.lifted(encoder), output) for encoder, output in zip(encoders, outputs, strict=True)]
+def _present_labels(supervision: Supervision) -> Any:
+    """A sparse matrix with a column for each label that some row has."""
+    labels = supervision.indicator()
+    return labels[:, np.flatnonzero(labels.sum(axis=0))]

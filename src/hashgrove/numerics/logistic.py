@@ -2,7 +2,8 @@
 
 A model fits the rows that it was trained on better than others, so whatever is learned next should see predictions of
 models that have not seen the row. A logistic regression has no closed form for them: three models learn from two thirds
-of the rows each. The first of them chooses the penalty, by the likelihood of the labels that it has not seen.
+of the rows each. The first of them chooses the penalty, by the likelihood of the labels that it has not seen. Rows
+without a label can join afterwards, with probabilities that are guessed from the labels that a model may see.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scipy.special import expit, logsumexp
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.threads import run_tasks
 
-__all__ = ["Logits", "OutOfFold", "Targets", "fit_logits", "fit_out_of_fold", "split_folds"]
+__all__ = ["Logits", "OutOfFold", "fit_logits", "fit_out_of_fold", "refit_out_of_fold", "split_folds"]
 
 N_FOLDS = 3
 PENALTIES = 0.01 / np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])  # from strong to weak
@@ -42,19 +43,23 @@ class Logits(NamedTuple):
         return X @ self.weights.T.astype(np.float32) + self.bias.astype(np.float32)
 
 
-class Targets(NamedTuple):
-    """What a model learns: probabilities of the labels of each row, and how much the row counts."""
-
-    labels: NDArray[Any]
-    weights: NDArray[np.float64] | None
-
-
 class OutOfFold(NamedTuple):
-    """Linear models that learned from all rows, and the logits of the known rows by models that did not see them."""
+    """Linear models that learned from all rows, and the logits of each row by models that did not see it.
+
+    Attributes
+    ----------
+    model : Logits
+    left_out : float32 array of shape (n, n_labels)
+    penalty : float
+        The penalty that makes labels that a model has not seen most likely.
+    of_folds : list of Logits
+        For each fold the models that learned from the rows of the other folds.
+    """
 
     model: Logits
     left_out: NDArray[np.float32]
     penalty: float
+    of_folds: list[Logits]
 
 
 def fit_logits(
@@ -150,64 +155,127 @@ def fit_out_of_fold(
     *,
     exclusive: bool,
     folds: NDArray[np.int64],
-    targets: Callable[[NDArray[np.bool_]], Targets],
     rng: np.random.Generator,
+    sample_weight: NDArray[np.float64] | None = None,
     n_jobs: int | None = None,
 ) -> OutOfFold:
     """Logistic regressions of labels with the penalty that makes labels that a model has not seen most likely.
 
     Parameters
     ----------
-    X : float32 array of shape (n_rows, d)
-        The rows with labels, then any others that models may learn from.
+    X : float32 array of shape (n, d)
     labels : array of shape (n, n_labels)
-        0 or 1; of the first n rows.
+        0 or 1.
     exclusive : bool
     folds : int64 array of shape (n,)
         See `split_folds`.
-    targets : function
-        What a model learns that may see the labels that a mask of shape (n,) selects. It gives targets of all
-        ``n_rows`` rows; those whose labels the model may not see are left out.
     rng : Generator
         Draws the rows that choose the penalty, if there are many.
+    sample_weight : array of shape (n,), optional
     n_jobs : int or None
     """
-    n, n_rows = len(labels), len(X)
-    mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    n = len(X)
+    mean = _mean(X)
     rows, basis = _uncorrelated(X - mean)
-    visible = [folds != fold for fold in range(N_FOLDS)]
-    learned = [targets(mask) for mask in visible]
-    usable = [np.append(mask, np.ones(n_rows - n, bool)) for mask in visible]
-    sample = np.zeros(n_rows, bool)
-    sample[sample_rows(n_rows, CHOOSING_ROWS, rng)] = True
+    sample = np.zeros(n, bool)
+    sample[sample_rows(n, CHOOSING_ROWS, rng)] = True
 
-    def learn(k: int, among: NDArray[np.bool_], penalty: float, start: Logits | None) -> Logits:
-        chosen = np.flatnonzero(usable[k] & among)
-        weights = None if learned[k].weights is None else learned[k].weights[chosen]  # type: ignore[index]
-        part = rows[chosen], learned[k].labels[chosen]
+    def learn(among: NDArray[np.bool_], penalty: float, start: Logits | None) -> Logits:
+        chosen = np.flatnonzero(among)
+        weights = None if sample_weight is None else sample_weight[chosen]
+        part = rows[chosen], labels[chosen]
         return fit_logits(*part, penalty=penalty, exclusive=exclusive, sample_weight=weights, start=start)
 
-    unseen = np.flatnonzero((folds == 0) & sample[:n])
+    unseen = np.flatnonzero((folds == 0) & sample)
     unseen_rows, unseen_labels = rows[unseen], labels[unseen]
 
     def judge(penalty: float, start: Logits | None) -> tuple[float, Logits]:
-        model = learn(0, sample, penalty, start)
+        model = learn(sample & (folds != 0), penalty, start)
         return _cross_entropy(model.of(unseen_rows), unseen_labels, exclusive=exclusive), model
 
     penalty, first = _descend(judge, PENALTIES.tolist(), MIDDLE)
-    every = np.ones(n_rows, bool)  # the other models start anew: the first one has seen labels that they must not see
-    models = run_tasks(learn, [(k, every, penalty, None) for k in range(1, N_FOLDS)], n_jobs=n_jobs)
-    models = [first if sample.all() else learn(0, every, penalty, first), *models]
-    left_out = np.empty(labels.shape, np.float32)
-    for k, model in enumerate(models):
-        left_out[folds == k] = model.of(rows[:n][folds == k])
-    whole = targets(np.ones(n, bool))
+    # the other models start anew: the first one has seen labels that they must not see
+    models = run_tasks(learn, [(folds != k, penalty, None) for k in range(1, N_FOLDS)], n_jobs=n_jobs)
+    models = [first if sample.all() else learn(folds != 0, penalty, first), *models]
     start = Logits(*(np.mean(parts, axis=0) for parts in zip(*models, strict=True)))
-    model = fit_logits(
-        rows, whole.labels, penalty=penalty, exclusive=exclusive, sample_weight=whole.weights, start=start
-    )
+    whole = learn(np.ones(n, bool), penalty, start)
+    left_out = _left_out(models, rows, folds)
+    model, *models = (_of_features(found, mean, basis) for found in (whole, *models))
+    return OutOfFold(model, left_out, penalty, models)
+
+
+def refit_out_of_fold(
+    earlier: OutOfFold,
+    X: NDArray[np.float32],
+    labels: NDArray[np.float64],
+    others: NDArray[np.float32],
+    guess: Callable[[NDArray[np.bool_], Logits], NDArray[Any]],
+    *,
+    exclusive: bool,
+    folds: NDArray[np.int64],
+    sample_weight: NDArray[np.float64] | None = None,
+    n_jobs: int | None = None,
+) -> OutOfFold:
+    """The same regressions, which learn from further rows without labels too.
+
+    The penalty per row is that of ``earlier``.
+
+    Parameters
+    ----------
+    earlier : OutOfFold
+        The result of `fit_out_of_fold` for the same rows.
+    X, labels, exclusive, folds, sample_weight, n_jobs
+        As for `fit_out_of_fold`.
+    others : float32 array of shape (n_others, d)
+        Rows without labels. Each counts like a row of mean weight.
+    guess : function
+        ``guess(visible, model)`` gives the probabilities of the labels of ``others``, of shape (n_others, n_labels),
+        from the labels that a mask of shape (n,) selects, and from the regression that learned from these.
+    """
+    n = len(X)
+    both = np.concatenate([X, others])
+    mean = _mean(both)
+    rows, basis = _uncorrelated(both - mean)
+    known = np.ones(n) if sample_weight is None else sample_weight
+    weights = np.append(known, np.full(len(others), known.mean()))
+
+    def learn(visible: NDArray[np.bool_], model: Logits) -> Logits:
+        targets = np.concatenate([labels, guess(visible, model)])
+        chosen = np.flatnonzero(np.append(visible, np.ones(len(others), bool)))
+        start = Logits(model.weights @ basis, model.bias + model.weights @ mean)
+        return fit_logits(
+            rows[chosen],
+            targets[chosen],
+            penalty=earlier.penalty * len(both) / n,
+            exclusive=exclusive,
+            sample_weight=weights[chosen],
+            start=start,
+        )
+
+    visible = [np.ones(n, bool), *(folds != k for k in range(N_FOLDS))]
+    tasks = list(zip(visible, [earlier.model, *earlier.of_folds], strict=True))
+    model, *models = run_tasks(learn, tasks, n_jobs=n_jobs)
+    left_out = _left_out(models, rows[:n], folds)
+    model, *models = (_of_features(found, mean, basis) for found in (model, *models))
+    return OutOfFold(model, left_out, earlier.penalty, models)
+
+
+def _left_out(models: list[Logits], X: NDArray[np.float32], folds: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The logits of each row by the models that did not see its fold."""
+    found = np.empty((len(X), len(models[0].bias)), np.float32)
+    for k, model in enumerate(models):
+        found[folds == k] = model.of(X[folds == k])
+    return found
+
+
+def _of_features(model: Logits, mean: NDArray[np.float32], basis: NDArray[np.float64]) -> Logits:
+    """The models of features, from those of the rows in another basis, less their mean."""
     weights = model.weights @ basis.T
-    return OutOfFold(Logits(weights, model.bias - weights @ mean), left_out, penalty)
+    return Logits(weights, model.bias - weights @ mean)
+
+
+def _mean(X: NDArray[np.float32]) -> NDArray[np.float32]:
+    return X.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
 def _descend(
