@@ -36,4 +36,7 @@ from hashgrove.resume import load_hasher as load_hasher
 from hashgrove.runtime.parameters import ParameterError as ParameterError
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
 from hashgrove.storage.models import load as load
+from hashgrove.streaming import encode_file as encode_file
+from hashgrove.streaming import encode_folder as encode_folder
+from hashgrove.streaming import encode_shard as encode_shard
 from hashgrove.supervision import Affinity as Affinity

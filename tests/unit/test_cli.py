@@ -252,7 +252,7 @@ class TestInputs:
         assert err.startswith(f"Wrote {N_TRAIN} codes of 1 bytes to start.npy; ")
 
     def test_encoding_in_chunks_gives_the_same_codes(self, here, small, capsys, monkeypatch):
-        monkeypatch.setattr("hashgrove.cli.inputs.CHUNK_BYTES", 7 * 64 * 8)
+        monkeypatch.setattr("hashgrove.streaming.PIECE_BYTES", 1)
         status, out, err = call(capsys, "encode", "small.hashgrove", "database.npy", "-o", "chunked.csv")
         assert (status, out) == (0, "")
         assert err.startswith(f"Wrote {N_TRAIN} codes of 2 bytes to chunked.csv; ")
@@ -302,7 +302,7 @@ class TestErrors:
             ("encode cut.hashgrove X.npy -o c.npy", 1, r"cut\.hashgrove: .*cut short or damaged"),
             ("encode small.hashgrove narrow.npy -o c.npy", 1, "must have 64 features per row, .* Got 5 instead"),
             ("encode small.hashgrove nan.npy -o c.npy", 1, r"Got nan in row 7, column 3"),
-            ("encode small.hashgrove X.npy -o c.txt", 2, "must end in .npy or .csv"),
+            ("encode small.hashgrove X.npy -o c.txt", 2, "must end in .npy, .csv or .parquet"),
             ("search wide.npy queries.npy --model small.hashgrove", 1, r"wide\.npy: .*2 bytes per row.* Got 8"),
             ("search small.npy wide.npy", 1, "codes must have 2 bytes per row, as small.npy has. Got 8"),
             ("search small.npy queries.npy", 1, "give --model"),

@@ -2,53 +2,125 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hashgrove.cli import options
 from hashgrove.runtime.progress import LOADING, show_step
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hashgrove.encoders import Encoder
+
 __all__ = ["encode"]
+
+MAX_COUNTED = 2**18  # codes of which the different ones are counted
 
 
 @click.command()
 @click.argument("model")
 @click.argument("features")
-@click.option("-o", "--output", required=True, metavar="CODES", help="File to write, .npy or .csv.")
+@click.option(
+    "-o", "--output", required=True, metavar="CODES", help="File to write, .npy, .csv or .parquet; or a folder."
+)
 @options.n_jobs
 def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     """Turn FEATURES into packed codes with a MODEL.
 
-    The codes are a uint8 matrix with one row per item and eight bits per byte. The file does not say which model made
-    them; the commands that read it take --model for that. If the model holds an extractor (see
-    `train --features`), FEATURES may also be images: a folder, one image, a list of paths or an array, as for
-    `hashgrove features`.
+    The codes are a uint8 matrix with one row per item and eight bits per byte, in .parquet one column of fixed-size
+    binary. The file does not say which model made them; the commands that read it take --model for that. If the model
+    holds an extractor (see `train --features`), FEATURES may also be images: a folder, one image, a list of paths or an
+    array, as for `hashgrove features`.
+
+    Files in .npy and .parquet may be larger than the memory. FEATURES may be a folder of such shards; if CODES has no
+    ending, it is then a folder, too, with one file of codes per shard. Run the command again if it was interrupted: it
+    keeps the shards that are finished.
 
     \b
     Example:
       hashgrove encode model.hashgrove database.npy -o codes.npy
     """
     suffix = Path(output).suffix.lower()
-    options.refuse(suffix not in (".npy", ".csv"), f"--output must end in .npy or .csv. Got {output!r}.")
+    to_folder = suffix == "" and os.path.isdir(features)
+    options.refuse(
+        suffix not in (".npy", ".csv", ".parquet") and not to_folder,
+        f"--output must end in .npy, .csv or .parquet, or be a folder if FEATURES is one. Got {output!r}.",
+    )
     with show_step(LOADING):
-        from hashgrove.cli.items import encode_file
+        from hashgrove.cli.items import encode_images
     from hashgrove import load
-    from hashgrove.cli.images import names_file, write_names
+    from hashgrove.cli.images import names_file, read_image_input, write_names
     from hashgrove.cli.inputs import check_output
     from hashgrove.features import ImageEncoder
-    from hashgrove.metrics import describe_codes
-    from hashgrove.storage.matrices import write_matrix
+    from hashgrove.storage.streams import write_codes
 
-    check_output(output, inputs=(model, features))
+    if not to_folder:
+        check_output(output, inputs=(model, features))
     encoder = load(model)
-    if isinstance(encoder, ImageEncoder):
-        check_output(names_file(output), inputs=(model, features))
-    items = encode_file(encoder, features, model=model, n_jobs=n_jobs, keep_features=False)
-    write_matrix(output, items.codes)
-    if items.ids is not None:
-        write_names(output, items.ids)
-    distinct, warning = describe_codes(items.codes)
-    click.echo(f"Wrote {len(items.codes):,} codes of {items.codes.shape[1]} bytes to {output}; {distinct}", err=True)
+    if not isinstance(encoder, ImageEncoder):
+        _encode_features(encoder, features, output, to_folder=to_folder, n_jobs=n_jobs)
+        return
+    options.refuse(to_folder, f"--output must end in .npy, .csv or .parquet for images. Got {output!r}.")
+    check_output(names_file(output), inputs=(model, features))
+    images = read_image_input(features, or_matrix=True)
+    if not isinstance(images, list) and images.ndim == 2:
+        _encode_features(encoder.encoder, features, output, to_folder=False, n_jobs=n_jobs)
+        return
+    codes, _ = encode_images(encoder, images, n_jobs, keep_features=False)
+    with write_codes(output, n_rows=len(codes), n_bytes=codes.shape[1], model=encoder.digest) as write:
+        write(codes)
+    if isinstance(images, list):
+        write_names(output, images)
+    _report(codes, len(codes), output)
+
+
+def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder: bool, n_jobs: int | None) -> None:
+    """Encode a file, or the shards of a folder, in bounded memory."""
+    import numpy as np
+
+    from hashgrove.runtime.progress import show_count
+    from hashgrove.storage.streams import open_rows
+    from hashgrove.streaming import encode_file, encode_shard, plan_shards
+
+    first: list[NDArray[np.uint8]] = []
+    n_done = n_kept = n_rows = 0
+
+    def count(codes: NDArray[np.uint8]) -> None:
+        nonlocal n_done
+        n_done += len(codes)
+        if sum(map(len, first)) < MAX_COUNTED:
+            first.append(codes)
+        show(n_done)
+
+    if not to_folder:
+        rows = open_rows(features)
+        with show_count("rows", rows.n_rows) as show:
+            n_rows = encode_file(encoder, rows, output, n_jobs=n_jobs, on_codes=count)
+        _report(np.concatenate(first) if first else np.empty((0, 1), np.uint8), n_rows, output)
+        return
+    shards = plan_shards(features, output)
+    with show_count("shards", len(shards)) as show:
+        for number, (shard, target) in enumerate(shards, start=1):
+            done = encode_shard(encoder, shard, target, n_jobs=n_jobs)
+            n_kept, n_rows = n_kept + done.was_finished, n_rows + done.n_rows
+            show(number)
+    kept = f"; {n_kept:,} were finished before" if n_kept else ""
+    click.echo(f"{output} has {n_rows:,} codes in {len(shards):,} shards{kept}", err=True)
+
+
+def _report(codes: NDArray[np.uint8], n_rows: int, output: str) -> None:
+    """Print how many codes were written, and how many of the first ones differ."""
+    from hashgrove.metrics import describe_codes
+
+    counted = codes[:MAX_COUNTED]
+    distinct, warning = describe_codes(counted)
+    if len(counted) < n_rows:
+        distinct = distinct.replace("among", "among the first")
+    click.echo(f"Wrote {n_rows:,} codes of {codes.shape[1]} bytes to {output}; {distinct}", err=True)
     if warning is not None:
         click.echo(f"Warning: {warning}", err=True)

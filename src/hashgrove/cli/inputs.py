@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.cli import options
 from hashgrove.features import FeatureExtractor, load_extractor
-from hashgrove.runtime.threads import chunks
 from hashgrove.storage.atomic import check_replaceable
 from hashgrove.storage.formats import FileError, MissingFileError
-from hashgrove.storage.matrices import read_labels, read_matrix, read_table
+from hashgrove.storage.matrices import check_finite, read_labels, read_matrix, read_table
 
 __all__ = [
-    "check_finite",
     "check_min_shared",
     "check_output",
     "read_extractor",
     "read_lines",
     "read_rows_labels",
     "read_supervision",
-    "rows_per_chunk",
 ]
-
-CHUNK_BYTES = 2**26  # of features that are read and encoded at a time
 
 
 def check_output(path: str, *, inputs: Iterable[str | None], outputs: Iterable[str | None] = ()) -> None:
@@ -146,22 +139,3 @@ def read_extractor(path: str | None, *, n_features: int, of: str) -> FeatureExtr
             f"{path}: must give {n_features} features, as {of} has per row. Got {extractor.n_features_} instead."
         )
     return extractor
-
-
-def rows_per_chunk(X: NDArray[Any]) -> int:
-    """Number of rows that take about `CHUNK_BYTES` as float64."""
-    return max(1, CHUNK_BYTES // (8 * max(1, math.prod(X.shape[1:]))))
-
-
-def check_finite(path: str, array: NDArray[Any], *, first_row: int = 0, allow_nan: bool = False) -> None:
-    """Refuse infinity and, unless allowed, NaN, and say where the first one is."""
-    if array.dtype.kind != "f":
-        return
-    for start, stop in chunks(len(array), rows_per_chunk(array)):
-        part = array[start:stop]
-        wrong = np.argwhere(np.isinf(part) if allow_nan else ~np.isfinite(part))
-        if len(wrong):
-            value = part[tuple(wrong[0])]
-            row = first_row + start + wrong[0][0]
-            column = f", column {wrong[0][1]}" if array.ndim == 2 else ""
-            raise FileError(f"{path}: must hold finite numbers. Got {value} in row {row}{column}, counted from 0.")

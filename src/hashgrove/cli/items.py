@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hashgrove import load
 from hashgrove.cli.images import names_file, read_image_input
-from hashgrove.cli.inputs import check_finite, read_lines, rows_per_chunk
+from hashgrove.cli.inputs import read_lines
 from hashgrove.encoders import Encoder
 from hashgrove.features import FeatureExtractor, ImageEncoder
 from hashgrove.index import FlatIndex, Index, connect, load_index
@@ -26,13 +26,14 @@ from hashgrove.runtime.credentials import hide_credentials
 from hashgrove.runtime.progress import show_count, show_step
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.formats import FileError, MissingFileError
-from hashgrove.storage.matrices import read, read_codes, read_matrix
+from hashgrove.storage.matrices import check_finite, read, read_codes, read_matrix, rows_per_chunk
 
 __all__ = [
     "InputItems",
     "as_ids",
     "check_known_model",
     "encode_file",
+    "encode_images",
     "extract_features",
     "is_url",
     "open_database",
@@ -132,27 +133,22 @@ def extract_features(extractor: FeatureExtractor, images: Any, n_jobs: int | Non
     return np.concatenate(parts)
 
 
-def encode_file(
-    encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None, keep_features: bool = True
-) -> InputItems:
-    """Encode the features in a file or, with an `ImageEncoder`, images.
-
-    Features are read and encoded part by part. With ``keep_features=False`` those of images are not kept, so that
-    neither need fit into memory.
-    """
+def encode_file(encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None) -> InputItems:
+    """Encode the features in a file, or images, and keep the features; `hashgrove.streaming` keeps none."""
     if isinstance(encoder, ImageEncoder):
         images = read_image_input(path, or_matrix=True)
         if isinstance(images, list) or images.ndim > 2:
-            codes, features = _encode_images(encoder, images, n_jobs, keep_features)
+            codes, features = encode_images(encoder, images, n_jobs, keep_features=True)
             return InputItems(codes, images if isinstance(images, list) else None, features)
         encoder = encoder.encoder
     X = read_matrix(path)
     return InputItems(_encode_features(encoder, X, path, model, n_jobs), features=X)
 
 
-def _encode_images(
-    encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None, keep_features: bool
+def encode_images(
+    encoder: ImageEncoder, images: NDArray[Any] | list[str], n_jobs: int | None, *, keep_features: bool
 ) -> tuple[NDArray[np.uint8], NDArray[Any] | None]:
+    """The codes of images and, if wanted, their features, with a progress bar if stderr is a terminal."""
     codes, kept = [], []
     with show_count("images", len(images)) as show:
         for done, _, features in encoder.features.batches(images, n_jobs=n_jobs):

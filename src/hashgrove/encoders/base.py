@@ -167,6 +167,15 @@ class Encoder(ABC):
         return Codes(codes, model=self.digest_or_none)
 
     @property
+    def rows_per_chunk(self) -> int:
+        """Number of dense rows that are encoded together.
+
+        Sums of floating-point numbers may depend on it, so a matrix that is read piece by piece gets the codes of the
+        whole matrix if its pieces have a multiple of so many rows.
+        """
+        return _chunk_rows(self.n_features)
+
+    @property
     def decoder(self) -> Decoder | None:
         """The class probabilities that a code of this encoder stands for; None if codes cannot be decoded."""
         return None
@@ -212,8 +221,7 @@ class Encoder(ABC):
                 assert_all_finite(rows, input_name="X")
             return function(rows)
 
-        values_per_row = max(checked.nnz // n, 1) if sparse else self.n_features
-        n_rows = min(max(CHUNK_VALUES // values_per_row // 64, 1) * 64, MAX_CHUNK_ROWS)
+        n_rows = _chunk_rows(max(checked.nnz // n, 1)) if sparse else self.rows_per_chunk
         if n <= n_rows:
             return [of_chunk(0, n)]
         with single_threaded_blas():  # chunks go to threads, so matrix products must not start threads of their own
@@ -305,6 +313,10 @@ class Encoder(ABC):
 
     def _check_values(self) -> None:  # noqa: B027 (most encoders have no further conditions)
         """Raise ValueError where a value is out of range; types and shapes have been checked before."""
+
+
+def _chunk_rows(values_per_row: int) -> int:
+    return min(max(CHUNK_VALUES // values_per_row // 64, 1) * 64, MAX_CHUNK_ROWS)
 
 
 def _check_equal(encoder_class: type[Encoder], name: str, parts: Sequence[NDArray[Any]]) -> None:

@@ -6,6 +6,7 @@ matrix, labels or codes.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
@@ -16,11 +17,23 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
+from hashgrove.runtime.threads import chunks
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, Table, one_line, read_npy, read_npz
 from hashgrove.storage.tables import read_csv, read_parquet
 
-__all__ = ["read", "read_codes", "read_labels", "read_matrix", "read_table", "write_matrix"]
+__all__ = [
+    "check_finite",
+    "read",
+    "read_codes",
+    "read_labels",
+    "read_matrix",
+    "read_table",
+    "rows_per_chunk",
+    "write_matrix",
+]
+
+CHUNK_BYTES = 2**26  # of features that are checked or encoded at a time
 
 
 def read(path: PathLike, column: str | int | None, *, only_column: bool = False) -> Table:
@@ -202,6 +215,25 @@ def write_matrix(path: PathLike, array: ArrayLike) -> None:
             array = np.asarray(array, order="C")
             npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
             file.write(array.data)  # unlike np.save, it says what is wrong when the disk is full
+
+
+def rows_per_chunk(X: NDArray[Any]) -> int:
+    """Number of rows that take about `CHUNK_BYTES` as float64."""
+    return max(1, CHUNK_BYTES // (8 * max(1, math.prod(X.shape[1:]))))
+
+
+def check_finite(path: str, array: NDArray[Any], *, first_row: int = 0, allow_nan: bool = False) -> None:
+    """Refuse infinity and, unless allowed, NaN, and say where the first one is."""
+    if array.dtype.kind != "f":
+        return
+    for start, stop in chunks(len(array), rows_per_chunk(array)):
+        part = array[start:stop]
+        wrong = np.argwhere(np.isinf(part) if allow_nan else ~np.isfinite(part))
+        if len(wrong):
+            value = part[tuple(wrong[0])]
+            row = first_row + start + wrong[0][0]
+            column = f", column {wrong[0][1]}" if array.ndim == 2 else ""
+            raise FileError(f"{path}: must hold finite numbers. Got {value} in row {row}{column}, counted from 0.")
 
 
 def _describe(array: NDArray[Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from hashgrove.storage.formats import FileError, Table, check_fits_memory, listed, one_line
 
-__all__ = ["read_csv", "read_parquet"]
+__all__ = ["arrow_codes", "open_parquet", "parquet_batches", "parquet_matrix", "read_csv", "read_parquet"]
 
 ROWS_PER_BATCH = 2**16  # rows of a .parquet file that are decoded at a time
 MAX_LINE = 2**20  # characters of a line of a .csv file; its fields take up to 50 times as many bytes
@@ -133,13 +135,76 @@ def _typed(texts: list[str]) -> NDArray[Any]:
 
 def read_parquet(name: str, column: str | int | None, only_column: bool) -> Table:
     """Read a .parquet file; the parameters are those of `hashgrove.storage.matrices.read`."""
+    with _arrow_errors(name):
+        return _split_columns(name, _arrow_table(name), column, only_column)
+
+
+@contextmanager
+def open_parquet(name: str) -> Iterator[Any]:
+    """The open `pyarrow.parquet.ParquetFile`. Columns are read in small parts, not as large as the file has them."""
+    with _arrow_errors(name):
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(name, buffer_size=2**16, pre_buffer=False) as file:
+            yield file
+
+
+def parquet_batches(name: str, n_rows: int) -> Iterator[Any]:
+    """The tables of ``n_rows`` rows each, the last one of fewer, that a .parquet file is made of."""
+    import pyarrow as pa
+
+    with open_parquet(name) as file:
+        waiting: list[Any] = []
+        n_waiting = 0
+        for batch in file.iter_batches(batch_size=n_rows, use_threads=False):
+            while n_waiting + batch.num_rows >= n_rows:
+                missing = n_rows - n_waiting
+                yield pa.Table.from_batches([*waiting, batch.slice(0, missing)], schema=file.schema_arrow)
+                batch, waiting, n_waiting = batch.slice(missing), [], 0
+            if batch.num_rows:
+                waiting.append(batch)
+                n_waiting += batch.num_rows
+        if waiting:
+            yield pa.Table.from_batches(waiting, schema=file.schema_arrow)
+
+
+def parquet_matrix(name: str, table: Any) -> NDArray[Any]:
+    """The matrix in a table of `parquet_batches`."""
+    with _arrow_errors(name):
+        return _split_columns(name, table, None, False)[0]
+
+
+def arrow_codes(n_bytes: int, model: str | None) -> tuple[Any, Callable[[NDArray[np.uint8]], Any]]:
+    """The schema of a .parquet file of codes, and a function that makes a table of it from some codes."""
+    import pyarrow as pa
+
+    metadata = None if model is None else {"hashgrove.model": model}
+    schema = pa.schema([pa.field("code", pa.binary(n_bytes), nullable=False)], metadata=metadata)
+
+    def table(codes: NDArray[np.uint8]) -> Any:
+        content = pa.py_buffer(np.ascontiguousarray(codes))
+        column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(n_bytes), len(codes), [None, content])
+        return pa.Table.from_arrays([column], schema=schema)
+
+    return schema, table
+
+
+@contextmanager
+def _arrow_errors(name: str) -> Iterator[None]:
+    """Say that pyarrow is missing, or that it cannot read a file."""
     try:
         import pyarrow as pa
     except ImportError as error:
         raise FileError(f"{name}: .parquet files need pyarrow: pip install 'hashgrove[parquet]'") from error
     try:
-        return _split_columns(name, _arrow_table(name), column, only_column)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if (
+            isinstance(error, OSError) and error.strerror
+        ):  # of the system; pyarrow raises OSError for damaged files, too
+            raise FileError(f"{name}: cannot be read: {error.strerror}") from error
         raise FileError(f"{name}: must be a .parquet file. It is damaged: {one_line(error)}") from error
 
 
@@ -191,6 +256,16 @@ def _arrow_to_numpy(what: str, column: Any) -> NDArray[Any]:
     if types.is_string(column.type) or types.is_large_string(column.type):
         _check_labels(what, rows=len(column), width=compute.max(compute.utf8_length(column)).as_py() or 0)
         return np.array(column.to_pylist(), dtype=str)
+    if types.is_fixed_size_binary(column.type):
+        chunks = [_bytes_of(chunk) for chunk in column.chunks if len(chunk)]
+        return np.concatenate([np.empty((0, column.type.byte_width), np.uint8), *chunks])
     if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
         raise FileError(f"{what} must hold numbers or text. Got {column.type} instead.")
     return column.to_numpy()
+
+
+def _bytes_of(chunk: Any) -> NDArray[np.uint8]:
+    """Arrow's fixed-size binary without missing values as a matrix of uint8."""
+    width = chunk.type.byte_width
+    content = np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * width, chunk.offset * width)
+    return content.reshape(len(chunk), width)
