@@ -213,7 +213,7 @@ def _encoder_of(model: PathLike | Encoder) -> Encoder:
 
 def _encode(encoder: Encoder, rows: RowSource, target: PathLike, n_jobs: int | None, on_codes: OnCodes | None) -> int:
     """Encode pieces of whole chunks of the encoder, so that the codes are those of all rows at once."""
-    n_bytes, chunk = math.ceil(encoder.n_bits / 8), encoder.rows_per_chunk
+    n_bytes, chunk = math.ceil(encoder.n_bits / 8), encoder.rows_per_chunk()
     n_rows = max(PIECE_BYTES // (4 * encoder.n_features * chunk), 1) * chunk
 
     def encode(piece: Piece) -> NDArray[np.uint8]:

@@ -166,14 +166,9 @@ class Encoder(ABC):
         codes = np.concatenate(self._apply_to_chunks(lambda rows: pack(self._bits(rows)), X, n_jobs))
         return Codes(codes, model=self.digest_or_none)
 
-    @property
-    def rows_per_chunk(self) -> int:
-        """Number of dense rows that are encoded together.
-
-        Sums of floating-point numbers may depend on it, so a matrix that is read piece by piece gets the codes of the
-        whole matrix if its pieces have a multiple of so many rows.
-        """
-        return _chunk_rows(self.n_features)
+    def rows_per_chunk(self, values_per_row: int | None = None) -> int:
+        """Number of rows that are encoded together. Sums depend on it, so pieces of a file have a multiple of it."""
+        return min(max(CHUNK_VALUES // (values_per_row or self.n_features) // 64, 1) * 64, MAX_CHUNK_ROWS)
 
     @property
     def decoder(self) -> Decoder | None:
@@ -221,7 +216,7 @@ class Encoder(ABC):
                 assert_all_finite(rows, input_name="X")
             return function(rows)
 
-        n_rows = _chunk_rows(max(checked.nnz // n, 1)) if sparse else self.rows_per_chunk
+        n_rows = self.rows_per_chunk(max(checked.nnz // n, 1) if sparse else None)
         if n <= n_rows:
             return [of_chunk(0, n)]
         with single_threaded_blas():  # chunks go to threads, so matrix products must not start threads of their own
@@ -313,10 +308,6 @@ class Encoder(ABC):
 
     def _check_values(self) -> None:  # noqa: B027 (most encoders have no further conditions)
         """Raise ValueError where a value is out of range; types and shapes have been checked before."""
-
-
-def _chunk_rows(values_per_row: int) -> int:
-    return min(max(CHUNK_VALUES // values_per_row // 64, 1) * 64, MAX_CHUNK_ROWS)
 
 
 def _check_equal(encoder_class: type[Encoder], name: str, parts: Sequence[NDArray[Any]]) -> None:

@@ -157,7 +157,7 @@ def open_rows(path: PathLike) -> RowSource:
         kinds: dict[str, type[_Npy | _Parquet]] = {".npy": _Npy, ".parquet": _Parquet}
         return kinds.get(Path(name).suffix.lower(), _InMemory)(name)
     except FileNotFoundError as error:
-        raise MissingFileError(f"{name}: no such file or folder") from error
+        raise MissingFileError(f"{name}: no such file") from error
     except OSError as error:
         raise FileError(f"{name}: cannot be read: {error.strerror or one_line(error)}") from error
 
