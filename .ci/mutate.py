@@ -54,7 +54,7 @@ TESTS = {
     "index/manifest": (UNIT + "test_index_store.py",),
     "index/memory": (UNIT + "test_flat_index.py", UNIT + "test_index_store.py"),
     "index/tables": (UNIT + "test_multi_index.py",),
-    "web/guard": (SERVICE + "test_web_limits.py", SERVICE + "test_web.py"),
+    "web/guard": (SERVICE + "test_web_guard.py", SERVICE + "test_web_limits.py"),
     "storage/modelfile": (UNIT + "test_modelfile.py",),
     "choosing": (UNIT + "test_choosing.py",),
 }

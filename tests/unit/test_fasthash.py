@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -29,6 +30,7 @@ from hashgrove import (
     fasthash,
     load,
     losses,
+    two_step,
     unpack,
 )
 from hashgrove.functions import HASH_FUNCTIONS
@@ -412,3 +414,16 @@ class TestManyRows:
             hasher = FastHash(6, hash_function=BoostedTrees(n_trees=2), min_shared=1, random_state=0, n_jobs=1)
             codes.append(hasher.fit(X, **target).transform(X))
         np.testing.assert_array_equal(*codes)
+
+
+@pytest.mark.parametrize("stagewise", [True, False])
+def test_records_have_the_seconds_of_each_step(monkeypatch, stagewise):
+    """The clock goes on by one at each look."""
+    looks = iter(range(1000))
+    monkeypatch.setattr(two_step, "time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
+    X, y = np.random.default_rng(0).random((60, 3)), np.arange(60) % 3
+    learner = BoostedTrees(n_trees=2, max_depth=2)
+    hasher = FastHash(3, hash_function=learner, stagewise=stagewise, n_jobs=1, random_state=0).fit(X, y)
+    for record in hasher.history_:
+        assert record.seconds_inference == 1.0
+        assert record.seconds_learning == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import pickle
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from hashgrove import index as indexes
+from hashgrove.codes import MAX_BYTES
 from hashgrove.index import INDEXES, FlatIndex, MultiIndex, reader
 from hashgrove.index.folder import Folder
 from hashgrove.index.manifest import Manifest
@@ -348,3 +350,34 @@ def test_compacting_gives_back_the_room_of_a_long_id(tmp_path, make):
         assert size() == 500 * 16
         index.add(codes_of([7], 0), ids=["y" * 20])
     assert make.load(tmp_path / "index").ids.tolist() == [*ids, "y" * 20]
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        ({"n_rows": -1}, "whole and not negative"),
+        ({"n_rows": 1.0}, "whole and not negative"),
+        ({"n_rows": True}, "whole and not negative"),
+        ({"n_rows": 2**62}, "whole and not negative"),
+        ({"ordered": 1}, "right types"),
+        ({"model": 5}, "right types"),
+        ({"index": None}, "right types"),
+        ({"n_bytes": MAX_BYTES + 1}, "possible"),
+        ({"text_width": 1025}, "possible"),
+        ({"n_features": 2**31}, "possible"),
+        ({"n_bytes": 0}, "possible"),
+        ({"more": 1}, "must have the fields"),
+        ({"format": 3}, "format version must be 1 or 2"),
+        ({"format": 0}, "format version must be 1 or 2"),
+        ({"format": True}, "format version must be 1 or 2"),
+        ({"index": "MultiIndex"}, "must hold an index of type 'FlatIndex'"),
+    ],
+)
+def test_a_manifest_with_a_right_checksum_and_wrong_values(tmp_path, values, match):
+    FlatIndex(random_codes(5, 16, 0)).save(tmp_path / "index")
+    path = tmp_path / "index" / "manifest.json"
+    content = json.loads(path.read_text())["hashgrove-index"] | values
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps({"hashgrove-index": content, "sha256": digest}))
+    with pytest.raises(ModelFileError, match=match):
+        FlatIndex.load(tmp_path / "index")

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
-from hashgrove.codes import TILE, hamming, pack
+from hashgrove.codes import TILE, as_words, hamming, pack
 from hashgrove.index import FlatIndex
 from hashgrove.metrics import Report, count_distinct, describe_codes, evaluate, expected_average_precision
+from hashgrove.metrics.ranking import count_relevant
+from hashgrove.metrics.relevance import Relevance
 from makers import random_codes
 
 
@@ -523,3 +525,31 @@ def test_a_large_group_of_ties_that_is_cut_off():
     expected = (r / n * (1 + (i - 1) * (r - 1) / (n - 1)) / i).sum() / r
     found = expected_average_precision(np.array([[n]]), np.array([[r]]), depth=depth)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("left_out", [0, 1, TILE - 1, TILE, TILE + 6, -1])
+def test_an_item_that_is_left_out_is_not_counted_wherever_it_is(left_out):
+    """The first and the last of a tile, with tags; compared with a plain count."""
+    rng = np.random.default_rng(0)
+    codes, tags = random_codes(TILE + 7, 16, 0), rng.random((TILE + 7, 3)) < 0.5
+    relevance = Relevance.from_labels(tags[:1], tags, lengths=(1, len(tags)), min_shared=1)
+    totals, relevant = np.empty((1, 17), np.int64), np.empty((1, 17), np.int64)
+    columns = np.ascontiguousarray(as_words(codes).T)
+    queries = as_words(codes[:1])
+    arguments = relevance.columns, relevance.queries, 1, np.array([left_out])
+    count_relevant(columns, queries, *arguments, totals, relevant)
+    counted = np.arange(len(codes)) != left_out
+    distances = hamming(codes[:1], codes)[0]
+    shares = (tags & tags[0]).any(axis=1)
+    assert totals[0].tolist() == np.bincount(distances[counted], minlength=17).tolist()
+    assert relevant[0].tolist() == np.bincount(distances[counted & shares], minlength=17).tolist()
+
+
+@pytest.mark.parametrize(("ties", "n"), [("expected", 9), ("id", 60)])
+def test_tags_without_the_query_itself(ties, n):
+    rng = np.random.default_rng(1)
+    codes, tags = random_codes(n, 6, 2), rng.random((n, 4)) < 0.6
+    relevant = (tags[:, None] & tags).sum(axis=2) >= 2
+    report = evaluate(codes, codes, y_queries=tags, y_database=tags, k=5, ties=ties, exclude_self=True)
+    expected = naive_report(codes, codes, relevant, 5, ties=ties, exclude_self=True)
+    assert report.map == pytest.approx(expected[0])

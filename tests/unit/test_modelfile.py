@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -280,3 +281,17 @@ def test_what_a_file_says_about_its_fit_is_checked(tmp_path, learned):
     modelfile.write(tmp_path / "m", kind="encoder", header={"learned": learned}, arrays={})
     with pytest.raises(ModelFileError, match="damaged: what it says about its fit"):
         read_learned(tmp_path / "m")
+
+
+def test_the_reason_of_a_refused_file_is_that_of_the_system_or_of_the_library(tmp_path, monkeypatch):
+    path = tmp_path / "cut.hashgrove"
+    path.write_bytes(b"short")
+    with pytest.raises(ModelFileError, match=r"damaged: .*[Hh]eader"):
+        read(path, kind="encoder")
+
+    def fail(*arguments, **options):
+        raise OSError(errno.EIO, "Input/output error", "some/other/name")
+
+    monkeypatch.setattr(modelfile, "safe_open", fail)
+    with pytest.raises(ModelFileError, match=r"damaged: Input/output error$"):
+        read(path, kind="encoder")

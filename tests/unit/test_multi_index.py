@@ -280,3 +280,13 @@ def test_build_chooses_by_what_a_query_costs():
     chosen = build_index(near, ids=np.arange(2**16)[::-1], model="m")
     assert (chosen.model, chosen.ids[0]) == ("m", 2**16 - 1)
     assert_same(chosen.search(near[:3], 5, model="m"), FlatIndex(near[::-1]).search(near[:3], 5))
+
+
+def test_the_cost_of_a_query_by_tables():
+    """Few results of a large index cost less than a scan; as many as there are items cost one."""
+    codes = np.random.default_rng(0).integers(0, 256, (20_000, 4), np.uint8)
+    index = MultiIndex(codes)
+    index._min_items = 1
+    assert 0 < index.cost(codes[:20], k=1) < 0.5
+    assert index.cost(codes[:20], k=len(codes)) == 1.0
+    assert 0 < index.cost(codes[:20], k=1, radius=0) < 0.5

@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 import naive
 from hashgrove import ITQ, LSH, Affinity, BoostedTrees, FastHash, load
 from hashgrove.supervision import ClassLabels, Pairs, Tags, Target
+from hashgrove.supervision.affinity import ROWS_PER_CHUNK
 from hashgrove.supervision.similarity import ClassSimilarity
 
 ALL_X, ALL_Y = load_digits(return_X_y=True)
@@ -332,3 +333,12 @@ def test_names_of_the_columns_of_codes():
     frame = small(20).set_output(transform="pandas").fit(pd.DataFrame(X), Y).transform(pd.DataFrame(X))
     assert frame.columns.tolist() == ["fasthash0", "fasthash1", "fasthash2"]
     np.testing.assert_array_equal(frame.to_numpy(), hasher.transform(X))
+
+
+def test_tags_of_many_points_that_are_all_similar():
+    """More points than are looked at together: every part is counted with all others."""
+    tags = np.ones((ROWS_PER_CHUNK + 100, 2), np.uint8)
+    with pytest.raises(ValueError, match="dissimilar"):
+        read(tags).check_pairs()
+    tags[-1] = 0
+    read(tags).check_pairs()
