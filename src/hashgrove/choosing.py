@@ -25,6 +25,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
 from hashgrove.metrics import Difference, evaluate
 from hashgrove.runtime.estimators import describe
+from hashgrove.runtime.html import html_table
 from hashgrove.runtime.sharing import sharing
 from hashgrove.runtime.threads import beside
 from hashgrove.supervision import Supervision, draw_groups
@@ -115,6 +116,11 @@ class Choice:
             "n_held_out": self.n_held_out,
             "why": self.why,
         }
+
+    def _repr_html_(self) -> str:
+        rows = [(trial.hash_function, f"{trial.value:.4f}", f"{trial.error:.4f}") for trial in self.trials]
+        header = ("hash function", NAMES[self.metric], "standard error") if rows else ()
+        return html_table(f"Chosen: {describe(self.hash_function)}", rows, header=header, notes=[self.why])
 
     def __str__(self) -> str:
         return "\n".join([f"chosen: {describe(self.hash_function)}", self.why, *map(str, self.trials)])

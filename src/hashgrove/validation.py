@@ -21,6 +21,8 @@ from hashgrove.baselines import ITQ, LSH
 from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
 from hashgrove.metrics import Comparison, Report, VectorReport, count_distinct, evaluate, evaluate_vectors
+from hashgrove.metrics.display import new_axes
+from hashgrove.runtime.html import html_table
 from hashgrove.runtime.parameters import Number, ParameterError
 from hashgrove.supervision import MIN_SHARED, Supervision, Target, draw_groups
 
@@ -66,10 +68,13 @@ class Validation:
         `hashgrove.index.Decoded`, of all items.
     n_rows : int
         Number of held-out rows.
+    best_precision_at_10 : float
+        The largest possible ``precision_at_10``: that of a row with 7 others of its class is at most 0.7.
     """
 
     rows: tuple[Measured, ...]
     n_rows: int
+    best_precision_at_10: float = 1.0
 
     @property
     def map(self) -> float:
@@ -90,7 +95,51 @@ class Validation:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        return {"n_rows": self.n_rows, "rows": [row.to_dict() for row in self.rows]}
+        rows = [row.to_dict() for row in self.rows]
+        return {"n_rows": self.n_rows, "best_precision_at_10": self.best_precision_at_10, "rows": rows}
+
+    def plot(self, *, axes: Any = None) -> Any:
+        """Draw MAP and precision at 10 of all methods as bars, with matplotlib, which the extra ``plot`` installs.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib Axes, optional
+            Where to draw; by default in a new figure.
+
+        Returns
+        -------
+        figure : matplotlib Figure
+        """
+        left, right = new_axes(2) if axes is None else axes
+        names = [row.method for row in self.rows]
+        colours = ["C0", *["C7"] * (len(names) - 1)]
+        for ax, title, values in (
+            (left, "MAP", [row.map for row in self.rows]),
+            (right, "precision at 10", [row.precision_at_10 for row in self.rows]),
+        ):
+            ax.bar_label(ax.barh(names, values, color=colours), fmt=" %.3f")
+            ax.set(title=title, xlim=(0, 1.15))
+            ax.invert_yaxis()
+        if self.best_precision_at_10 < 1:
+            right.axvline(self.best_precision_at_10, linestyle=":", color="C3", label="best that is possible")
+            right.legend(loc="lower right")
+        right.set_yticklabels([])
+        return left.figure
+
+    def _repr_html_(self) -> str:
+        header = ("method", "bytes", "MAP", "P@10", "distinct", "lead in MAP (95 %)", "lead in P@10 (95 %)")
+        rows = []
+        for row in self.rows:
+            lead = ("", "") if row.lead is None else (row.lead.map, row.lead.precision_at_k)
+            figures = (f"{row.n_bytes:,}", f"{row.map:.4f}", f"{row.precision_at_10:.4f}")
+            rows.append((row.method, *figures, "" if row.distinct is None else f"{row.distinct:,}", *lead))
+        return html_table(f"On {self.n_rows:,} held-out rows", rows, header=header, notes=self._limits())
+
+    def _limits(self) -> list[str]:
+        """A note if the precision cannot be 1."""
+        if self.best_precision_at_10 == 1:
+            return []
+        return [f"P@10 is at most {self.best_precision_at_10:.4f}: rows have too few others of their class for more."]
 
     def __str__(self) -> str:
         lines = [
@@ -100,6 +149,7 @@ class Validation:
             distinct = "" if row.distinct is None else f"{row.distinct:,}"
             figures = f"{row.n_bytes:>6,} {row.map:>7.4f} {row.precision_at_10:>7.4f}"
             lines.append(f"{row.method:<28} {figures}  {distinct}".rstrip())
+        lines += self._limits()
         compared = [(row.method, row.lead) for row in self.rows if row.lead is not None]
         if compared:
             lines += ["", f"{'lead of these codes (95 %)':<28} {'MAP':<21} P@10"]
@@ -225,4 +275,4 @@ def measure(
         p = encoder.as_queries(X, n_jobs=n_jobs).probabilities
         decoded = evaluate_vectors(encoder.decoder.decode(codes), p, y_queries=y, y_database=y, metric="dot", **options)
         rows.append(line(DECODED, codes.shape[1], decoded, count_distinct(codes)))
-    return Validation(rows=tuple(rows), n_rows=len(X))
+    return Validation(rows=tuple(rows), n_rows=len(X), best_precision_at_10=mine.best_precision_at_k)

@@ -39,6 +39,7 @@ from sklearn.utils import assert_all_finite, check_array
 
 from hashgrove.codes import Codes, pack
 from hashgrove.encoders.decoding import Decoder, Queries
+from hashgrove.encoders.described import Described
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
@@ -95,7 +96,7 @@ def _scalar_types(hint: Any) -> list[type[np.generic]]:
     return [scalar for argument in get_args(hint) for scalar in _scalar_types(argument)]
 
 
-class Encoder(ABC):
+class Encoder(Described, ABC):
     """A function from feature rows to codes, made of declared arrays; see the module's docstring.
 
     A subclass implements `_scores`. Where its bits can be computed faster than its scores it overrides `_bits`; where
@@ -306,7 +307,7 @@ class Encoder(ABC):
                 raise ValueError(f"the array {name!r} must be finite. Got NaN or infinity.")
         self._check_values()
 
-    def _check_values(self) -> None:  # noqa: B027 (most encoders have no further conditions)
+    def _check_values(self) -> None:
         """Raise ValueError where a value is out of range; types and shapes have been checked before."""
 
 

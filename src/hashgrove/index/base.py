@@ -16,6 +16,7 @@ from hashgrove.index.ids import MAX_ID, check_allowed, check_ids, refuse_duplica
 from hashgrove.index.rerank import Int8Rows, Order
 from hashgrove.index.results import SearchResult
 from hashgrove.index.weighted import check_weights
+from hashgrove.runtime.html import html_table
 from hashgrove.runtime.parameters import Flag, Integer, ParameterError
 from hashgrove.runtime.threads import available_threads
 
@@ -136,6 +137,10 @@ class Index(ABC):
     def __repr__(self) -> str:
         width = "" if self.n_bytes is None else f" of {self.n_bytes} bytes"
         return f"{type(self).__name__}({len(self)} codes{width})"
+
+    def _repr_html_(self) -> str:
+        rows = [("items", f"{len(self):,}"), ("bytes per code", self.n_bytes), ("model", self.model)]
+        return html_table(type(self).__name__, [row for row in rows if row[1] is not None])
 
     def __contains__(self, item: object) -> bool:
         """Whether there is an item with this id."""

@@ -174,6 +174,7 @@ def evaluate(
     curve = ranked.precision[kept].mean(axis=0)
     at_k = np.searchsorted(depths, k)
     radii, recall, precision = _over_radii(ranked) if measured.depth is None else _over_ranks(ranked, kept.sum())
+    distances = (None, None) if amounts is not None else (ranked.relevant, ranked.totals - ranked.relevant)
     classes, class_map = _by_class(ranked.average_precision[kept], labels, kept)
     return Report(
         map=float(ranked.average_precision[kept].mean()),
@@ -182,6 +183,9 @@ def evaluate(
         knn_error=knn_error,
         precision_depths=depths,
         precision_curve=curve,
+        best_precision_curve=ranked.best[kept].mean(axis=0),
+        similar_distances=distances[0],
+        dissimilar_distances=distances[1],
         radii=radii,
         recall=recall,
         precision=precision,

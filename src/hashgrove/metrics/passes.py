@@ -32,14 +32,16 @@ class Ranked(NamedTuple):
     """Measures of all rankings.
 
     ``average_precision`` (n_queries,) is NaN for a query without a relevant item; ``precision`` (n_queries, n_depths)
-    is at the depths; ``tied`` (n_queries,) is the number of items at the distance of the k-th. The histograms
-    ``totals`` and ``relevant``, of the distances of all items and of the relevant ones, are summed over the queries
-    that have a relevant item. If the protocol has a depth, ``rank_precision`` and ``rank_recall`` (depth,) are the
-    sums over these queries of the precision and recall at the ranks 1, 2, 3, ...; otherwise they are empty.
+    is at the depths, and ``best`` is what it would be if all relevant items came first; ``tied`` (n_queries,) is the
+    number of items at the distance of the k-th. The histograms ``totals`` and ``relevant``, of the distances of all
+    items and of the relevant ones, are summed over the queries that have a relevant item. If the protocol has a depth,
+    ``rank_precision`` and ``rank_recall`` (depth,) are the sums over these queries of the precision and recall at the
+    ranks 1, 2, 3, ...; otherwise they are empty.
     """
 
     average_precision: NDArray[np.float64]
     precision: NDArray[np.float64]
+    best: NDArray[np.float64]
     tied: NDArray[np.int64]
     totals: NDArray[np.int64]
     relevant: NDArray[np.int64]
@@ -95,6 +97,7 @@ def rank(
         return (
             average_precision,
             hits[:, shown] / depths,
+            np.minimum(n_relevant[:, None], depths) / depths,
             tied,
             totals[kept].sum(axis=0),
             relevant[kept].sum(axis=0),
@@ -103,10 +106,11 @@ def rank(
         )
 
     parts = run_tasks(rank_chunk, chunks(len(codes), n_rows), n_jobs=n_jobs)
-    average_precision, precision, tied, *summed = zip(*parts, strict=True)
+    average_precision, precision, best, tied, *summed = zip(*parts, strict=True)
     return Ranked(
         np.concatenate(average_precision),
         np.concatenate(precision),
+        np.concatenate(best),
         np.concatenate(tied),
         *(np.sum(part, axis=0) for part in summed),
     )

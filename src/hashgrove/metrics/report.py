@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from hashgrove.metrics.collapse import collapse_warning
 from hashgrove.metrics.paired import Comparison
 from hashgrove.metrics.protocols import Protocol
+from hashgrove.runtime.html import html_table
 
 if TYPE_CHECKING:
+    from hashgrove.metrics.display import ReportDisplay
     from hashgrove.metrics.vectors import VectorReport
 
 __all__ = ["Report"]
@@ -51,6 +53,12 @@ class Report:
     precision_depths, precision_curve : arrays
         Mean precision among the first 1, 2, 5, 10, 20, 50, ... items, up to the whole ranking. ``k`` is one of the
         depths. With a ``depth``, the curve ends there.
+    best_precision_curve : array
+        What ``precision_curve`` would be if all relevant items came first. A query with 7 relevant items has a
+        precision of at most 0.7 among the first 10.
+    similar_distances, dissimilar_distances : arrays or None
+        The number of relevant items, and of other items, at the Hamming distances 0, 1, 2, ... from the queries,
+        counted over the queries. None if distances were weighted.
     radii, recall, precision : arrays
         Precision-recall curve over Hamming radii: the items within a radius are counted over all queries, and then
         the counts are divided. The curve starts at the smallest radius with an item and ends at the radius with all
@@ -97,6 +105,9 @@ class Report:
     knn_error: float | None
     precision_depths: NDArray[np.int64]
     precision_curve: NDArray[np.float64]
+    best_precision_curve: NDArray[np.float64]
+    similar_distances: NDArray[np.int64] | None
+    dissimilar_distances: NDArray[np.int64] | None
     radii: NDArray[np.int64] | None
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]
@@ -130,6 +141,11 @@ class Report:
         return None if self.class_map is None else float(self.class_map.mean())
 
     @property
+    def best_precision_at_k(self) -> float:
+        """The largest possible ``precision_at_k``: some queries may have fewer than ``k`` relevant items."""
+        return float(self.best_precision_curve[np.searchsorted(self.precision_depths, self.k)])
+
+    @property
     def warning(self) -> str | None:
         """Advice if the codes of the database have collapsed; None if they have not."""
         return collapse_warning(self.n_database, self.n_distinct)
@@ -153,6 +169,28 @@ class Report:
         """
         return Comparison.of(self, other)
 
+    def plot(self, kind: str | None = None, *, ax: Any = None, name: str | None = None) -> ReportDisplay:
+        """Draw the report with matplotlib, which the extra ``plot`` installs.
+
+        Parameters
+        ----------
+        kind : {"precision", "precision-recall", "distances", "classes"}, optional
+            Precision at K, with the best values that are possible; precision and recall; distances of relevant and
+            other items; mean average precision per class. By default all of them, in a new figure.
+        ax : matplotlib Axes, optional
+            Where to draw one ``kind``, such as the axes of another report's picture, to compare the two.
+        name : str, optional
+            The name of these codes in the legend.
+
+        Examples
+        --------
+        >>> display = report.plot("precision", name="FastHash")  # doctest: +SKIP
+        >>> other.plot("precision", ax=display.axes_["precision"], name="ITQ")  # doctest: +SKIP
+        """
+        from hashgrove.metrics.display import ReportDisplay
+
+        return ReportDisplay.of(self, kind, ax, name)
+
     def to_dict(self) -> dict[str, Any]:
         """Fields by name, with arrays as lists, so that `json.dumps` can write them; macro MAP and protocol too.
 
@@ -168,20 +206,31 @@ class Report:
         return values
 
     def __str__(self) -> str:
+        return "\n".join([*(f"{name:<22} {value}" for name, value in self._figures()), *self._notes()])
+
+    def _repr_html_(self) -> str:
+        return html_table("Retrieval by Hamming distance", self._figures(), notes=self._notes())
+
+    def _figures(self) -> list[tuple[str, str]]:
+        """Names and values of the measures."""
+        rows = [("MAP", f"{self.map:.4f}")]
+        if self.macro_map is not None and self.class_map is not None:
+            classes = _count(len(self.class_map), "class", "classes")
+            rows.append((f"macro MAP ({classes})", f"{self.macro_map:.4f}"))
+        best = self.best_precision_at_k
+        limit = "" if best == 1 else f" (at most {best:.4f}: queries have too few relevant items for more)"
+        rows.append((f"precision@{self.k}", f"{self.precision_at_k:.4f}{limit}"))
+        rows.append(("precision-recall area", f"{self.pr_area:.4f}"))
+        if self.knn_error is not None:
+            rows.append((f"{self.knn}-NN error", f"{self.knn_error:.4f}"))
+        return rows
+
+    def _notes(self) -> list[str]:
+        """How it was measured, and what is to be known about the codes."""
         relevant = "same class" if self.labels == "classes" else f"at least {self.min_shared} shared tags"
         ties = "expected over their orders" if self.ties == "expected" else "by id"
-        rows = [("MAP", self.map)]
-        if self.macro_map is not None and self.class_map is not None:
-            rows.append((f"macro MAP ({_count(len(self.class_map), 'class', 'classes')})", self.macro_map))
-        rows += [
-            (f"precision@{self.k}", self.precision_at_k),
-            ("precision-recall area", self.pr_area),
-        ]
-        if self.knn_error is not None:
-            rows.append((f"{self.knn}-NN error", self.knn_error))
-        lines = [f"{name:<22} {value:.4f}" for name, value in rows]
         queries = _count(self.n_queries, "query", "queries")
-        lines.append(f"{queries} on {self.n_database:,} items; relevant: {relevant}; ties: {ties}")
+        lines = [f"{queries} on {self.n_database:,} items; relevant: {relevant}; ties: {ties}"]
         tied = f"{self.tied_at_k:,.1f} items tie at rank {self.k} with the item there, on average"
         lines.append(f"{_count(self.n_distinct, 'distinct code', 'distinct codes')}; {tied}")
         if self.depth is not None:
@@ -197,7 +246,7 @@ class Report:
             lines.append(f"{left_out} without a relevant item {were} left out of all measures")
         if self.warning is not None:
             lines.append(f"warning: {self.warning}")
-        return "\n".join(lines)
+        return lines
 
 
 def _count(number: int, one: str, several: str) -> str:

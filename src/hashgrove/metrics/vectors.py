@@ -12,6 +12,7 @@ from scipy import sparse
 from hashgrove.metrics.expectation import expected_average_precision
 from hashgrove.metrics.paired import Comparison
 from hashgrove.metrics.report import Report
+from hashgrove.runtime.html import html_table
 from hashgrove.runtime.parameters import Flag, Integer, OneOf
 from hashgrove.runtime.threads import chunks, run_tasks
 
@@ -44,6 +45,16 @@ class VectorReport:
     k: int
     average_precision: NDArray[np.float64]
     query_precision: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<22} {value}" for name, value in self._figures())
+
+    def _repr_html_(self) -> str:
+        return html_table("Retrieval by distances of vectors", self._figures())
+
+    def _figures(self) -> list[tuple[str, str]]:
+        measures = {"MAP": self.map, f"precision@{self.k}": self.precision_at_k, "precision-recall area": self.pr_area}
+        return [(name, f"{value:.4f}") for name, value in measures.items()]
 
     def compare(self, other: Report | VectorReport) -> Comparison:
         """Differences from another evaluation of the same queries; see `Report.compare`."""
