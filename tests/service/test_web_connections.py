@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+import threading
+import time
 from contextlib import ExitStack
 
 import httpx
@@ -14,9 +16,10 @@ import pytest
 from hashgrove import FlatIndex
 from hashgrove.web.collection import Collection
 from hashgrove.web.connections import Door
+from hashgrove.web.details import Details
 from hashgrove.web.server import room_for
 from paths import BENCHMARKS
-from web_service import served
+from web_service import error_of, served
 
 sys.path.insert(0, str(BENCHMARKS))
 
@@ -127,3 +130,99 @@ def test_addresses_have_limits_of_their_own():
         other.sendall(HALF_HEAD + b"\r\n")
         assert other.recv(1000).startswith(b"HTTP/1.1 200")
         assert door.open == {"127.0.0.1": 1, "127.0.0.2": 1}
+
+
+LARGE = b"GET /items?limit=500 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def large_collection():
+    """500 items whose page of the gallery is larger than what sockets and servers hold back."""
+    details = Details(np.arange(500), columns={"text": ["x" * 10_000] * 500})
+    return Collection(FlatIndex(np.zeros((500, 4), np.uint8)), name="large", details=details)
+
+
+def wait_until(is_so):
+    for _ in range(6000):  # a minute
+        if is_so():
+            return
+        time.sleep(0.01)
+    pytest.fail("it is still not so")
+
+
+def is_behind(door):
+    """Whether there is a connection whose client does not take its answer."""
+    return any(connection._is_behind for connection in list(door.waiting))
+
+
+def test_a_client_that_does_not_take_its_answer_has_a_deadline():
+    door = Door(answer_seconds=0.3)
+    with served(large_collection(), door=door) as client, ExitStack() as stack:
+        connected(stack, client.base_url.port, 3 * LARGE)
+        wait_until(lambda: is_behind(door))
+        wait_until(lambda: not door.open)
+        assert client.get("/health").status_code == 200
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_answer():
+    """It falls behind again and again, and catches up each time; then it asks again."""
+    door = Door(answer_seconds=30, head_seconds=30)
+    with served(large_collection(), door=door) as client, ExitStack() as stack:
+        whole = client.get("/items", params={"limit": 500})
+        slow = connected(stack, client.base_url.port)
+        for _ in range(2):
+            slow.sendall(LARGE)
+            received = b""
+            while not received.endswith(whole.content):
+                received += slow.recv(2**17)
+                time.sleep(0.002)
+            assert received.startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_does_not_take_its_answer_makes_room():
+    door = Door(connections=2, per_address=None, answer_seconds=600)
+    with served(large_collection(), door=door) as client, ExitStack() as stack:
+        slow = connected(stack, client.base_url.port, 3 * LARGE)
+        wait_until(lambda: is_behind(door))
+        connected(stack, client.base_url.port, HALF_HEAD)
+        assert client.get("/health").status_code == 200
+        assert not answers_in_full(slow)
+
+
+def answers_in_full(connection):
+    """Whether a service that closes a connection has sent three large answers before."""
+    received = 0
+    try:
+        while part := connection.recv(2**20):
+            received += len(part)
+    except ConnectionResetError:
+        pass
+    return received > 3 * 5_000_000
+
+
+def test_where_all_connections_are_busy_new_ones_are_told_so(monkeypatch):
+    """A search that lasts until it may go on keeps the only connection busy."""
+    collection, begun, may_go_on = codes_collection(), threading.Event(), threading.Event()
+    search = collection.index.search
+
+    def slow_search(*arguments, **options):
+        begun.set()
+        assert may_go_on.wait(60)
+        return search(*arguments, **options)
+
+    door = Door(connections=1, per_address=None)
+    with served(collection, door=door) as client, ExitStack() as stack:
+        stack.callback(may_go_on.set)
+        monkeypatch.setattr(collection.index, "search", slow_search)
+        body = b'{"codes": ["00010203"], "k": 1}'
+        asked = http_load.post("/search", body)
+        busy = connected(stack, client.base_url.port, asked)
+        assert begun.wait(60)
+        for _ in range(3):
+            refused = httpx.get(f"http://127.0.0.1:{client.base_url.port}/health", timeout=60)
+            assert error_of(refused, 503)["message"].startswith("Too many connections are busy")
+            assert refused.headers["retry-after"] == "1"
+        may_go_on.set()
+        assert busy.recv(1000).startswith(b"HTTP/1.1 200")
+        monkeypatch.undo()
+        assert client.get("/health").status_code == 200  # in the place of the one that waits now
+    assert (door.n_told, door.open) == (0, {})

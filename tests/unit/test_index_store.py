@@ -381,3 +381,7 @@ def test_a_manifest_with_a_right_checksum_and_wrong_values(tmp_path, values, mat
     path.write_text(json.dumps({"hashgrove-index": content, "sha256": digest}))
     with pytest.raises(ModelFileError, match=match):
         FlatIndex.load(tmp_path / "index")
+
+
+def test_a_new_manifest_has_no_tables():
+    assert Manifest("FlatIndex") == Manifest("FlatIndex").without_tables()
