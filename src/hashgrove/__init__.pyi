@@ -7,6 +7,8 @@ from hashgrove.codes import Codes as Codes
 from hashgrove.codes import hamming as hamming
 from hashgrove.codes import pack as pack
 from hashgrove.codes import unpack as unpack
+from hashgrove.curves import LearningCurve as LearningCurve
+from hashgrove.curves import learning_curve as learning_curve
 from hashgrove.encoders import Encoder as Encoder
 from hashgrove.fasthash import FastHash as FastHash
 from hashgrove.features import Codebook as Codebook

@@ -16,7 +16,7 @@ from paths import DOCS, REPOSITORY
 
 ROOT = Path(hashgrove.__file__).parent
 TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
-TOP_LEVEL |= {"resume", "two_step", "continuing", "choosing", "validation", "streaming"}
+TOP_LEVEL |= {"resume", "two_step", "continuing", "choosing", "validation", "curves", "streaming"}
 
 # What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
 # the picture. Models and checkpoints know encoders; the rest of storage knows only files.
@@ -51,6 +51,7 @@ MAY_IMPORT = {
         "storage.checkpoints",
     },
     "choosing": {"runtime", "supervision", "functions", "encoders", "metrics"},
+    "curves": {"runtime", "supervision", "hasher", "metrics"},
     "validation": {"runtime", "supervision", "encoders", "hasher", "baselines", "metrics"},
     "resume": {"runtime", "losses", "inference", "functions", "encoders", "fasthash", "storage", "storage.models"},
     "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
