@@ -22,8 +22,8 @@ from environment import machine
 from hashgrove import BoostedTrees, FastHash, PosteriorBits
 from hashgrove.inference import BlockGraphCut
 from hashgrove.losses import hinge
+from hashgrove.step_one import StepOne
 from hashgrove.supervision import ClassLabels
-from hashgrove.two_step import StepOne
 
 KIB = 1024  # Linux states sizes in these
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder, Posterior, join
+from hashgrove.step_one import SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, Progress
-from hashgrove.two_step import BitRecord, NewBits, SampledStepOne, StepOne
+from hashgrove.two_step import BitRecord, NewBits
 
 __all__ = ["LearnedBits"]
 

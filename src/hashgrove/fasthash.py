@@ -38,10 +38,11 @@ from hashgrove.runtime.progress import report_progress, show_step
 from hashgrove.runtime.rounding import training_marks
 from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import beside, in_order
+from hashgrove.step_one import SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target, read_groups
-from hashgrove.two_step import BitRecord, SampledStepOne, StepOne, two_step
+from hashgrove.two_step import BitRecord, two_step
 
 if TYPE_CHECKING:
     from hashgrove.choosing import Choice
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["AUTO", "FastHash"]
 
 AUTO = "auto"
-STEP_ONE_ROWS = 200_000  # that step 1 runs on if all rows have a class; more follow their classes
+STEP_ONE_ROWS = 100_000  # that step 1 runs on if all rows have a class; more follow their classes
 MAX_OTHERS = 20_000  # rows without a label that are used
 TRIAL_OTHERS = 4000  # of them in a trial
 BYTES_AHEAD = 2**28  # of bits that are inferred before the hash functions of the ones before them are learned
@@ -137,7 +138,7 @@ class FastHash(SupervisedHasher):
     A bit is constant if a larger distance would not lower the loss of any pair: with the hinge loss, if all dissimilar
     pairs differ in half of the bits. `fit` warns if more than half of the bits are constant.
 
-    With class labels, more than 200,000 rows and no ``sample_weight``, step 1 infers the bits of a sample of the rows;
+    With class labels, more than 100,000 rows and no ``sample_weight``, step 1 infers the bits of a sample of the rows;
     the other rows get the values of their class. ``history_`` then has the objective of the sample.
 
     Rows without a label, or without a pair, show what varies in the data: generic bits learn from them (from at most

@@ -2,38 +2,28 @@
 
 Lin, Shen & van den Hengel, "Supervised Hashing Using Graph Cuts and Boosted Decision Trees", TPAMI 2015.
 
-`StepOne` knows the bits so far and infers the next one. `two_step` is the loop over the bits. It knows no estimator:
-`hashgrove.FastHash` consumes its bits, and decides what happens after each of them.
+`hashgrove.step_one` knows the bits so far and infers the next one. `two_step` is the loop over the bits. It knows no
+estimator: `hashgrove.FastHash` consumes its bits, and decides what happens after each of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove import losses
 from hashgrove.encoders import Encoder
 from hashgrove.functions import BatchLearner, HashFunction, JointLearner, Learner
-from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
-from hashgrove.runtime.streams import substream
-from hashgrove.supervision import Affinity
+from hashgrove.step_one import Objective, SampledStepOne, StepOne, Target
 
-__all__ = ["BitRecord", "NewBits", "Objective", "SampledStepOne", "StepOne", "Target", "two_step"]
+__all__ = ["BitRecord", "NewBits", "two_step"]
 
 BATCH = 64  # bits that a learner of batches learns together
-
-
-class Objective(NamedTuple):
-    """Mean loss over the pairs with a bit, and without it but still divided by the number of bits including it."""
-
-    after: float
-    before: float
 
 
 @dataclass(frozen=True)
@@ -90,146 +80,6 @@ class NewBits(NamedTuple):
     inferred: list[NDArray[np.int8]]
     outputs: list[NDArray[np.int8]]
     records: list[BitRecord]
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """The result of step 1 for one bit, which is all that step 2 needs to know about it.
-
-    Attributes
-    ----------
-    bit : int
-        Number of the bit.
-    z : int8 array of shape (n,)
-        The inferred values, -1 or +1.
-    weights : float64 array of shape (n,)
-        How much each point matters for this bit: sum_j |a_ij|, with mean 1.
-    rng : Generator
-        The random stream of this bit.
-    seconds : float
-        Time that step 1 took.
-    """
-
-    bit: int
-    z: NDArray[np.int8]
-    weights: NDArray[np.float64] | None
-    rng: np.random.Generator
-    seconds: float
-
-
-class StepOne:
-    """Step 1: infers the values of one bit after the other, given those of the bits before.
-
-    Parameters
-    ----------
-    affinity : Affinity
-        The pairs that the loss is summed over.
-    loss : Loss
-    solver : Solver
-    n_bits : int
-        The final number of bits.
-    loss_length : {"current", "final"}
-        Number of bits that the loss divides distances by: those so far, or the final number.
-    weighted : bool
-        Whether step 2 weights each point by sum_j |a_ij|; otherwise by ``importance``.
-    importance : float64 array of shape (n,), optional
-        How much each point counts.
-    seed : int
-        Each bit has a random stream that depends on this seed and on the number of the bit only.
-    n_jobs : int, optional
-        Number of threads.
-    """
-
-    def __init__(
-        self,
-        affinity: Affinity,
-        *,
-        loss: losses.Loss,
-        solver: Solver,
-        n_bits: int,
-        loss_length: str = "current",
-        weighted: bool = True,
-        importance: NDArray[np.float64] | None = None,
-        seed: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.affinity, self.loss, self.solver, self.n_bits = affinity, loss, solver, n_bits
-        self.loss_length, self.weighted, self.importance = loss_length, weighted, importance
-        self._rng = np.random.default_rng(seed)
-        self._state = solver.prepare(affinity, substream(self._rng, 1))
-        self._pair_weights = None if importance is None else importance / importance.max()
-        self._distances = PairDistances(affinity, n_bits=n_bits, weights=self._pair_weights, n_jobs=n_jobs)
-
-    @property
-    def n_known(self) -> int:
-        """Number of bits so far."""
-        return self._distances.n_bits
-
-    def infer(self) -> Target:
-        """Infer the values of the next bit: min z'Az (equation 9)."""
-        r, started = self.n_known, time.perf_counter()
-        rng = substream(self._rng, 2, r)
-        length = self.n_bits if self.loss_length == "final" else r + 1
-        coefficients = losses.coefficients(self.loss, length)  # Proposition 1
-        problem = BinaryQuadratic(self.affinity, self._distances.values, coefficients, self._pair_weights)
-        z = self.solver.solve(self._state, problem, rng)
-        weights = problem.weights() if self.weighted else self.importance
-        return Target(r, z, weights, rng, time.perf_counter() - started)
-
-    def add(self, bit: NDArray[np.int8]) -> Objective:
-        """Add the values of the next bit, those that the bits after it will see."""
-        tables = losses.loss_tables(self.loss, self.n_known + 1)
-        before = self._distances.mean(*tables)
-        self._distances.add_bit(bit)
-        return Objective(after=self._distances.mean(*tables), before=before)
-
-
-class SampledStepOne:
-    """Step 1 on a sample of the rows, for class labels: other rows get the values of most sampled rows of their class.
-
-    Of many rows of a class nearly all get the same value anyway (docs/scale.md has the figures), and what step 1 takes
-    no longer grows with the rows. The methods are those of `StepOne`, with values for all rows.
-
-    Parameters
-    ----------
-    step_one : StepOne
-        Of the sampled rows.
-    classes : int64 array of shape (n,)
-        The class of each row, from 0.
-    chosen : array of row numbers
-        The sample, with rows of every class.
-    """
-
-    def __init__(self, step_one: StepOne, classes: NDArray[np.int64], chosen: NDArray[np.intp]) -> None:
-        self._step_one, self._classes, self._chosen = step_one, classes, chosen
-        self._sampled = classes[chosen]
-        self._sizes = np.maximum(np.bincount(self._sampled, minlength=int(classes.max()) + 1), 1)
-        self.n_bits = step_one.n_bits
-
-    @property
-    def n_known(self) -> int:
-        """Number of bits so far."""
-        return self._step_one.n_known
-
-    def infer(self) -> Target:
-        """Infer the values of the next bit for the sample; the other rows follow their classes."""
-        found = self._step_one.infer()
-        z = np.where(self._means(found.z) > 0, 1, -1).astype(np.int8)[self._classes]
-        z[self._chosen] = found.z
-        weights = None
-        if found.weights is not None:
-            weights = self._means(found.weights)[self._classes]
-            weights[self._chosen] = found.weights
-            weights /= weights.mean()
-        return replace(found, z=z, weights=weights)
-
-    def add(self, bit: NDArray[np.int8]) -> Objective:
-        """Add the values of the next bit; the objective is that of the sample."""
-        return self._step_one.add(bit[self._chosen])
-
-    def _means(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """The mean of the values of the sampled rows of each class."""
-        return np.bincount(self._sampled, weights=values, minlength=len(self._sizes)) / self._sizes
 
 
 def two_step(

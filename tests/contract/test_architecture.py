@@ -16,7 +16,7 @@ from paths import DOCS, REPOSITORY
 
 ROOT = Path(hashgrove.__file__).parent
 TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
-TOP_LEVEL |= {"resume", "two_step", "continuing", "choosing", "validation", "curves", "streaming"}
+TOP_LEVEL |= {"resume", "two_step", "step_one", "continuing", "choosing", "validation", "curves", "streaming"}
 
 # What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
 # the picture. Models and checkpoints know encoders; the rest of storage knows only files.
@@ -34,8 +34,9 @@ MAY_IMPORT = {
     "encoders": {"runtime", "numerics", "codes", "trees"},
     "functions": {"runtime", "numerics", "codes", "trees", "encoders", "supervision"},
     "hasher": {"runtime", "codes", "supervision", "encoders", "storage.models"},
-    "two_step": {"runtime", "losses", "supervision", "inference", "functions", "encoders"},
-    "continuing": {"encoders", "two_step", "storage.checkpoints"},
+    "step_one": {"runtime", "losses", "supervision", "inference"},
+    "two_step": {"step_one", "functions", "encoders"},
+    "continuing": {"encoders", "two_step", "step_one", "storage.checkpoints"},
     "fasthash": {
         "runtime",
         "codes",
@@ -46,6 +47,7 @@ MAY_IMPORT = {
         "encoders",
         "hasher",
         "two_step",
+        "step_one",
         "continuing",
         "storage.models",
         "storage.checkpoints",

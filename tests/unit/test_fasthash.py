@@ -35,8 +35,8 @@ from hashgrove import (
 )
 from hashgrove.functions import HASH_FUNCTIONS
 from hashgrove.inference import SOLVERS
+from hashgrove.step_one import SampledStepOne, StepOne
 from hashgrove.supervision import ClassLabels
-from hashgrove.two_step import SampledStepOne, StepOne
 
 SMALL = BoostedTrees(n_trees=10, max_depth=3)
 
