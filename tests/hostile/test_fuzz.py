@@ -13,7 +13,9 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="
 NEEDS = {"parquet": "pyarrow", "faiss": "faiss", "image": "PIL", "image-sandbox": "PIL"}
 NEEDS |= dict.fromkeys(("onnx", "onnx-operators"), "onnxruntime")
 NEEDS |= dict.fromkeys(("http-json", "http-form", "http-binary"), "fastapi")
-FILES = {"folder": 150, "onnx": 300, "image-sandbox": 200, "onnx-operators": 40}  # the others get 600
+FILES = {"folder": 150, "onnx": 300, "image-sandbox": 200, "onnx-operators": 40} | dict.fromkeys(
+    ("http-json", "http-form", "http-binary", "faiss"), 200
+)  # the others get 600
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from hashgrove.codes import MAX_BYTES
 from hashgrove.index import INDEXES, FlatIndex, MultiIndex, reader
 from hashgrove.index.folder import Folder
 from hashgrove.index.manifest import Manifest
+from hashgrove.index.tables import table_limits
 from hashgrove.storage.formats import FileError
 from hashgrove.storage.modelfile import ModelFileError
 from index_writer import codes_of, content, features_of, killed
@@ -385,3 +387,17 @@ def test_a_manifest_with_a_right_checksum_and_wrong_values(tmp_path, values, mat
 
 def test_a_new_manifest_has_no_tables():
     assert Manifest("FlatIndex") == Manifest("FlatIndex").without_tables()
+
+
+def test_a_manifest_with_tables_is_read_as_it_was_written_and_checked(tmp_path):
+    few, many = table_limits(32)
+    good = Manifest("MultiIndex", n_bytes=4, n_rows=9, n_tables=many, n_tabled=5, n_distinct=5)
+    path, folder = tmp_path / "manifest.json", Folder(tmp_path)
+    for change in ({}, {"n_tables": few}, {"n_distinct": 1}, {"n_tabled": 9, "ordered": False}):
+        path.write_bytes(replace(good, **change).content())
+        assert Manifest.read(folder) == replace(good, **change)
+    wrong = {"n_tables": many + 1}, {"n_distinct": 0}, {"n_distinct": 6}, {"n_tabled": 10}, {"ordered": False}
+    for change in (*wrong, *({"n_tables": number} for number in range(1, few))):
+        path.write_bytes(replace(good, **change).content())
+        with pytest.raises(ModelFileError, match="its numbers must be possible"):
+            Manifest.read(folder)
