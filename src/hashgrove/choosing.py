@@ -128,7 +128,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hash function to try, and by how much it must lead to be worth its encoding time."""
+    """A hash function to try, and by how much it must lead to be worth its time: to encode, or to fit."""
 
     hash_function: Learner
     lead: float = 0.0
@@ -138,7 +138,7 @@ def candidates() -> tuple[Candidate, ...]:
     """The hash functions that are tried for labels and tags, the safest first: an earlier one wins a draw."""
     return (
         Candidate(PosteriorBits()),
-        Candidate(PosteriorBits(classifier="logistic")),
+        Candidate(PosteriorBits(classifier="logistic"), lead=0.01),
         Candidate(BoostedTrees(start="linear")),
         Candidate(BoostedTrees.paper(start="linear", features_per_node=32)),
         Candidate(BoostedTrees(start="kernel"), lead=0.01),
