@@ -14,6 +14,7 @@ modules with kernels, which numba compiles, coverage sees nothing.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import inspect
 import json
 import os
@@ -26,6 +27,7 @@ import tempfile
 import time
 import traceback
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[1:3]]  # when it is run as a command
@@ -107,7 +109,8 @@ class Target:
 
     def file_of(self, data):
         """The file that an input stands for."""
-        return self.seeds[data[0] % len(self.seeds)].wrap(data[1:]) if data else b""
+        number = data[0] if data else 0  # libFuzzer begins with nothing
+        return self.seeds[number % len(self.seeds)].wrap(data[1:])
 
     def __call__(self, data):
         content = self.file_of(data)
@@ -199,6 +202,16 @@ def attack(name, *, runs, seconds, seed, folder):
     }
 
 
+def keep(name, folder, number, largest=2**12):
+    """Add the latest inputs that reached new code to the committed ones, as files, if they are small."""
+    target = Target(name, READERS[name], folder)
+    inputs = sorted((folder / "inputs").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    contents = (target.file_of(path.read_bytes()) for path in inputs if not path.name.startswith("seed-"))
+    small = list(islice((content for content in contents if len(content) <= largest), number))
+    found = {f"reaches new code {hashlib.sha256(content).hexdigest()[:8]}": content for content in small}
+    fuzz_corpus.write(name, fuzz_corpus.files(name) | found)
+
+
 def show(runs=200_000):
     """Show that coverage guides it: a fault that blind mutations do not find, and branches beside theirs."""
     with tempfile.TemporaryDirectory(prefix="guided-") as temporary:
@@ -216,6 +229,9 @@ def main():
     parser.add_argument("--reader", choices=READERS, action="append", help="by default all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", action="store_true", help="show that coverage guides it, and do nothing else")
+    parser.add_argument(
+        "--keep", type=int, metavar="N", help="commit N inputs that reached new code, and do nothing else"
+    )
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".fuzz", help="where inputs and failures are kept")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options, flags = parser.parse_known_args()
@@ -228,6 +244,9 @@ def main():
     failed = False
     for name in options.reader or READERS:
         folder = options.folder / name
+        if options.keep:
+            keep(name, folder, options.keep)
+            continue
         found = attack(name, runs=options.runs, seconds=60 * options.minutes, seed=options.seed, folder=folder)
         print(json.dumps(found | {"processor": platform.machine()}), flush=True)
         failed |= bool(found["failures"] or found["crashes"])
