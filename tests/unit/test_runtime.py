@@ -428,6 +428,13 @@ class TestSharing:
         after.normal(size=4)
         assert first.random() == second.random() == after.random()
 
+    def test_a_default_and_the_same_value_by_name_are_the_same(self, noise, calls):
+        rows = np.zeros(4)
+        with sharing():
+            first = noise(rows, np.random.default_rng(0))
+            assert noise(rng=np.random.default_rng(0), rows=rows, scale=1.0) is first
+        assert len(calls) == 1
+
     def test_other_rows_settings_or_states_are_other_calls(self, noise, calls):
         rows, rng = np.zeros(4), np.random.default_rng(0)
         with sharing():

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -59,19 +60,23 @@ def sharing() -> Iterator[None]:
 def shared(function: Callable[P, R]) -> Callable[P, R]:
     """Mark a function whose result depends on its arguments only and is never changed; see `sharing`.
 
-    Arguments are the same if they are the same object or equal plain values (numbers, strings, None). Random generators
-    are the same if they are in the same state; they are left in the state in which the first call left its own.
-    ``n_jobs`` does not count, because results do not depend on it.
+    Arguments are the same if they are the same object or equal plain values (numbers, strings, None), whether they are
+    given by position, by name or as a default. Random generators are the same if they are in the same state; they are
+    left in the state in which the first call left its own. ``n_jobs`` does not count, because results do not depend on
+    it.
     """
+
+    form = signature(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         calls = _calls.get()
         if calls is None:
             return function(*args, **kwargs)
-        values = [*args, *(value for name, value in sorted(kwargs.items()) if name != "n_jobs")]
-        names = tuple(name for name in sorted(kwargs) if name != "n_jobs")
-        known = calls.setdefault((function, names, *map(_identity, values)), _Call(values))
+        given = form.bind(*args, **kwargs)
+        given.apply_defaults()
+        values = [value for name, value in given.arguments.items() if name != "n_jobs"]
+        known = calls.setdefault((function, *map(_identity, values)), _Call(values))
         generators = [value for value in values if isinstance(value, np.random.Generator)]
         with known.lock:
             if not known.is_done:
