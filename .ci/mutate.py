@@ -18,6 +18,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ PACKAGE = ROOT / "src" / "hashgrove"
 ACCEPTED = Path(__file__).with_name("equivalent_mutants.txt")
 ENOUGH = 0.97
 SPARE = 120  # seconds that a mutant may take besides ten times those of the source: it may have to compile kernels
+MEMORY = 2**33  # bytes of address space: a mutant may want all there is
 UNIT, SERVICE = "tests/unit/", "tests/service/"
 TESTS = {
     "losses": (UNIT + "test_losses.py",),
@@ -211,10 +213,11 @@ def outcome(mutant: Mutant | None, tests: Sequence[str], seconds: float) -> tupl
                 text=True,
                 timeout=seconds,
                 start_new_session=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
             )
         except subprocess.TimeoutExpired:
             return False, seconds
-        if done.returncode not in (0, 1, 2):
+        if done.returncode in (3, 4, 5):  # of pytest: an error of its own, a wrong call, no tests
             raise RuntimeError(f"the tests cannot be run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.returncode == 0, time.monotonic() - begin
 
