@@ -191,7 +191,7 @@ def outcome(mutant: Mutant | None, tests: Sequence[str], seconds: float) -> tupl
 
     Without a mutant they run on the package itself, so that what they compile stays for the copies.
     """
-    with tempfile.TemporaryDirectory(prefix="mutate-", dir=ROOT.parent) as temporary:
+    with tempfile.TemporaryDirectory(prefix=".mutate-", dir=ROOT) as temporary:
         copy = Path(temporary) / "hashgrove"
         shutil.copytree(PACKAGE, copy, copy_function=os.link)
         if mutant is None:
