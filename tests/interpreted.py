@@ -48,7 +48,7 @@ def pass_over(words, n, queries, query, n_words, width, limit, first, last):
 
 
 def near_in_strip(words, n, queries, query, n_words, width, limit, first, n_items=64):
-    """`hashgrove.index.strips._near_in_strip`: which items are nearer to a query than ``limit``, one bit per item."""
+    """`hashgrove.index.strips.near_in_strip`: which items are nearer to a query than ``limit``, one bit per item."""
     assert len(width) in (0, n_words)
     near = [distance(words, n, queries, query, n_words, int(first) + i) < limit for i in range(n_items)]
     return np.uint64(sum(int(flag) << i for i, flag in enumerate(near)))
@@ -62,6 +62,19 @@ def near_in_vector(*arguments):
 def least_distance(words, n, queries, query, n_words, width, first):
     """`hashgrove.index.strips.least_distance`: the smallest distance of 64 items."""
     return min(distance(words, n, queries, query, n_words, int(first) + i) for i in range(64))
+
+
+def next_query(words, n, queries, n_words, width, limits, first, query, last):
+    """`hashgrove.index.batch._next_query`: the first query that is near to one of 64 items, or ``last``."""
+    for q in range(int(query), int(last)):
+        if least_distance(words, n, queries, q * int(n_words), n_words, width, first) < limits[q]:
+            return np.uint64(q)
+    return last
+
+
+def copy_word(words, first, out, to):
+    """`hashgrove.index.batch._copy_word`: copy 64 words."""
+    out[int(to) : int(to) + 64] = words[int(first) : int(first) + 64]
 
 
 def fewest_queries():
@@ -167,9 +180,11 @@ TWINS = {
     "popcount": popcount,
     "prefetch": prefetch,
     "_pass_over": pass_over,
-    "_near_in_strip": near_in_strip,
+    "near_in_strip": near_in_strip,
     "_near_in_vector": near_in_vector,
     "least_distance": least_distance,
+    "_next_query": next_query,
+    "_copy_word": copy_word,
     "fewest_queries": fewest_queries,
     "_slice_word": slice_word,
     "_near_in_tables": near_in_tables,
@@ -255,11 +270,13 @@ def search_many():
 
 
 def search_batch():
-    """So many queries that blocks are sliced for them; with and without a mask."""
+    """So many queries that strips are copied for them, and that blocks are sliced; with and without a mask."""
     codes = np.concatenate([MANY_CODES, MANY_CODES, CODES])
-    index, queries = FlatIndex(codes), MANY_CODES[100:116]
-    found = [*index.search(queries, 2), *index.search(queries, 2, allowed=np.arange(len(codes)) % 9 > 0)]
-    return [*found, *map(np.concatenate, index.search_radius(queries, 25))]
+    index, found = FlatIndex(codes), []
+    for queries in (MANY_CODES[100:105], MANY_CODES[100:116]):
+        found += [*index.search(queries, 2), *index.search(queries, 2, allowed=np.arange(len(codes)) % 9 > 0)]
+        found += map(np.concatenate, index.search_radius(queries, 25))
+    return found
 
 
 class ByTables(MultiIndex):

@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from hashgrove.codes import as_columns, as_words, hamming, pack
-from hashgrove.index import FlatIndex, scan, sliced
+from hashgrove.index import FlatIndex, batch, scan, sliced
 from hashgrove.index.strips import next_near, width_of
 from makers import random_codes
 
@@ -91,7 +91,7 @@ def test_near_items_of_a_sliced_block_agree_with_the_naive_ones(n_words):
     """Any limit, also those that no item and that every item is below."""
     codes, queries = random_codes(600, 64 * n_words, 1), random_codes(5, 64 * n_words, 2)
     codes[60], codes[61] = queries[0], ~queries[0]
-    words, tables = as_columns(codes).reshape(-1), sliced.tables_for(n_words)
+    words, tables = as_columns(codes).reshape(-1), batch.aligned(n_words * sliced.TABLE_WORDS)
     sliced.slice_block(words, np.uint64(600), np.uint64(n_words), np.uint64(50), tables)
     offsets, found = sliced.offsets_of(as_words(queries)).reshape(-1), np.empty(8, np.uint64)
     for q, distances in enumerate(naive.hamming(queries, codes[50:562])):
@@ -104,9 +104,9 @@ def test_near_items_of_a_sliced_block_agree_with_the_naive_ones(n_words):
 
 
 @pytest.mark.parametrize("n_words", [1, 2, 16, 17])
-@pytest.mark.parametrize("n_queries", [1, 16, 64])
+@pytest.mark.parametrize("n_queries", [1, 3, 5, 16, 64])
 def test_searches_of_many_queries(n_words, n_queries):
-    """Blocks are sliced for many queries; a limit that falls, ties, and a mask."""
+    """Strips are copied for several queries, and blocks are sliced for many; a limit that falls, ties, and a mask."""
     rng = np.random.default_rng(0)
     codes, queries = random_codes(3000, 64 * n_words, 1), random_codes(n_queries, 64 * n_words, 2)
     codes[rng.integers(3000, size=900)] = queries[0]

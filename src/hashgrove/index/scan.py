@@ -142,34 +142,31 @@ def _collect(
     words, asked, n = columns.reshape(-1), queries.reshape(-1), np.uint64(columns.shape[1])
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
     found_at, n_below = np.zeros((len(queries), counts.size), np.int64), np.zeros(len(queries), np.int64)
-    strips, n_strips, tables, offsets = room_for_tiles(queries)
+    room = room_for_tiles(queries)
+    near_items, hit_at = room[1], room[2]
     start, end = np.uint64(first), np.uint64(last)
     while start < end:
-        stop = tile_end(np.uint64(first), start, end, strips)
-        compare_tile(
-            width, words, n, asked, n_words, limits, mask, start, stop, strips, n_strips, tables, offsets
-        )  # fmt: skip
-        for q in range(queries.shape[0]):
-            query = np.uint64(q) * n_words
-            for s in range(n_strips[q]):
-                found = strips[q, s]
-                while found:
-                    i = start + np.uint64(s * STRIP) + lowest(found)
-                    found &= found - np.uint64(1)
-                    distance = distance_to(words, n, asked, query, n_words, i)
-                    if distance >= limits[q]:  # the limit has fallen since the tile was compared
-                        continue
-                    near[q, sizes[q]] = distance
-                    where[q, sizes[q]] = i
-                    sizes[q] += 1
-                    found_at[q, distance] += 1
-                    n_below[q] += 1
-                    while n_below[q] >= k:  # k items are below the limit: only nearer ones than the k-th are needed
-                        limits[q] -= np.uint64(1)
-                        n_below[q] -= found_at[q, limits[q]]
-                    if sizes[q] == near.shape[1]:
-                        _keep(near[q], where[q], sizes[q], k, counts)
-                        sizes[q] = k
+        stop = tile_end(np.uint64(first), start, end, room)
+        n_hits = compare_tile(width, words, n, asked, n_words, limits, mask, start, stop, room)
+        for hit in range(n_hits):
+            found, q, strip = near_items[hit], hit_at[hit, 0], hit_at[hit, 1]
+            while found:
+                i = strip + lowest(found)
+                found &= found - np.uint64(1)
+                distance = distance_to(words, n, asked, q * n_words, n_words, i)
+                if distance >= limits[q]:  # the limit has fallen since the tile was compared
+                    continue
+                near[q, sizes[q]] = distance
+                where[q, sizes[q]] = i
+                sizes[q] += 1
+                found_at[q, distance] += 1
+                n_below[q] += 1
+                while n_below[q] >= k:  # k items are below the limit: only nearer ones than the k-th are needed
+                    limits[q] -= np.uint64(1)
+                    n_below[q] -= found_at[q, limits[q]]
+                if sizes[q] == near.shape[1]:
+                    _keep(near[q], where[q], sizes[q], k, counts)
+                    sizes[q] = k
         start = stop
 
 
@@ -189,17 +186,15 @@ def _count_within(width: Any, columns: Any, mask: Any, queries: Any, limit: int,
     """`count_within` for codes of one width."""
     n_words, limits = np.uint64(columns.shape[0]), np.full(len(queries), limit, np.uint64)
     words, asked, n = columns.reshape(-1), queries.reshape(-1), np.uint64(columns.shape[1])
-    strips, n_strips, tables, offsets = room_for_tiles(queries)
+    room = room_for_tiles(queries)
+    near_items, hit_at = room[1], room[2]
     counts[:] = 0
     start = np.uint64(0)
     while start < n:
-        stop = tile_end(np.uint64(0), start, n, strips)
-        compare_tile(
-            width, words, n, asked, n_words, limits, mask, start, stop, strips, n_strips, tables, offsets
-        )  # fmt: skip
-        for q in range(queries.shape[0]):
-            for s in range(n_strips[q]):
-                counts[q] += np.int64(popcount(strips[q, s]))
+        stop = tile_end(np.uint64(0), start, n, room)
+        n_hits = compare_tile(width, words, n, asked, n_words, limits, mask, start, stop, room)
+        for hit in range(n_hits):
+            counts[hit_at[hit, 0]] += np.int64(popcount(near_items[hit]))
         start = stop
 
 
@@ -226,26 +221,24 @@ def _fill_within(
     """`fill_within` for codes of one width."""
     n_words, limits = np.uint64(columns.shape[0]), np.full(len(queries), limit, np.uint64)
     words, asked, n = columns.reshape(-1), queries.reshape(-1), np.uint64(columns.shape[1])
-    strips, n_strips, tables, offsets = room_for_tiles(queries)
+    room = room_for_tiles(queries)
+    near_items, hit_at = room[1], room[2]
     near, where = np.empty_like(distances), np.empty_like(positions)
     cursors = np.empty(queries.shape[0], np.int64)
     for q in range(queries.shape[0]):
         cursors[q] = ends[q - 1] if q else 0
     start = np.uint64(0)
     while start < n:
-        stop = tile_end(np.uint64(0), start, n, strips)
-        compare_tile(
-            width, words, n, asked, n_words, limits, mask, start, stop, strips, n_strips, tables, offsets
-        )  # fmt: skip
-        for q in range(queries.shape[0]):
-            for s in range(n_strips[q]):
-                found = strips[q, s]
-                while found:
-                    i = start + np.uint64(s * STRIP) + lowest(found)
-                    found &= found - np.uint64(1)
-                    near[cursors[q]] = distance_to(words, n, asked, np.uint64(q) * n_words, n_words, i)
-                    where[cursors[q]] = i
-                    cursors[q] += 1
+        stop = tile_end(np.uint64(0), start, n, room)
+        n_hits = compare_tile(width, words, n, asked, n_words, limits, mask, start, stop, room)
+        for hit in range(n_hits):
+            found, q, strip = near_items[hit], hit_at[hit, 0], hit_at[hit, 1]
+            while found:
+                i = strip + lowest(found)
+                found &= found - np.uint64(1)
+                near[cursors[q]] = distance_to(words, n, asked, q * n_words, n_words, i)
+                where[cursors[q]] = i
+                cursors[q] += 1
         start = stop
     counts = np.empty(64 * columns.shape[0] + 1, np.int64)
     for q in range(queries.shape[0]):

@@ -4,7 +4,9 @@ A block is transposed, so that a vector holds one bit of each of its items. Full
 items at once, in a few instructions. What does not depend on the query is done once per block: for every three bits of
 a code, their sum is written down for each of the eight values that these bits may have in a query, as two vectors: ones
 and twos. A query looks up its vectors, 22 pairs per word, and adds them. That takes a fifth of an instruction per word
-and item with AVX-512 and one with AVX2, so it is faster than `hashgrove.index.strips` if enough queries share a block.
+and item with AVX-512 and one with AVX2, so it is faster than `hashgrove.index.batch`
+if enough queries share a block. A processor with VPOPCNTDQ counts the ones of a vector in half a cycle, and in 16 words
+of a code in less time than it needs to read their tables: there, no block is sliced.
 
 The tables of a block are uint64 (n_words * `TABLE_WORDS`,). A pair of vectors has 16 words; word 8 l + j is for the
 items 64 l to 64 l + 63 of the block, a bit for each.
@@ -24,7 +26,7 @@ from hashgrove.index.strips import STRIP
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import has_feature, pointer, splat
 
-__all__ = ["BLOCK", "MAX_SLICED", "fewest_queries", "near_in_block", "offsets_of", "slice_block", "tables_for"]
+__all__ = ["BLOCK", "MAX_SLICED", "TABLE_WORDS", "fewest_queries", "near_in_block", "offsets_of", "slice_block"]
 
 BLOCK = 512  # items that are compared at once
 LANES = 8  # words per plane, which has one bit of every item of a block
@@ -40,10 +42,10 @@ ROUNDS = (32, 16, 8, 4, 2, 1)  # of transposing 64 x 64 bits
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def fewest_queries(typing_context: Any) -> Any:
-    """How many queries are worth the tables of a block: more if the processor counts the ones of vectors itself."""
+    """How many queries are worth the tables of a block: none are if the processor counts the ones of vectors itself."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return WORD(48 if has_feature(context, "avx512vpopcntdq") else 16)
+        return WORD(2**62 if has_feature(context, "avx512vpopcntdq") else 16)
 
     return types.int64(), generate
 
@@ -210,15 +212,6 @@ def _near_in_tables(typing_context: Any, tables: Any, offsets: Any, at: Any, wid
 
     number = types.uint64
     return number(tables, offsets, number, width, number, found), generate
-
-
-@kernel
-def tables_for(n_words: Any) -> Any:
-    """Room for the tables of a block: uint64, from the start of a cache line on."""
-    size = np.int64(n_words) * TABLE_WORDS
-    room = np.empty(size + LANES, np.uint64)
-    skipped = -(room.ctypes.data // 8) % LANES
-    return room[skipped : skipped + size]
 
 
 @kernel

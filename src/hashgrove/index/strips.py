@@ -24,7 +24,17 @@ from numba.extending import intrinsic
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import add_bytes, fetch_line, has_feature, pointer, popcount, splat
 
-__all__ = ["LANES", "STRIP", "Comparison", "distance_to", "least_distance", "lowest", "next_near", "width_of"]
+__all__ = [
+    "LANES",
+    "STRIP",
+    "Comparison",
+    "distance_to",
+    "least_distance",
+    "lowest",
+    "near_in_strip",
+    "next_near",
+    "width_of",
+]
 
 STRIP = 64  # items that are compared at once
 LANES = 8  # words per vector
@@ -155,7 +165,7 @@ def _pass_over(
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _near_in_strip(
+def near_in_strip(
     typing_context: Any, words: Any, n: Any, queries: Any, query: Any, n_words: Any, width: Any, limit: Any, first: Any
 ) -> Any:
     """Mask of the 64 items from ``first`` on that are near: one bit per item."""
@@ -214,11 +224,11 @@ def next_near(
     if mask.size == 0:
         strip = _pass_over(words, n, queries, query, n_words, width, limit, strip, whole)
         if strip < whole:
-            return strip, _near_in_strip(words, n, queries, query, n_words, width, limit, strip)
+            return strip, near_in_strip(words, n, queries, query, n_words, width, limit, strip)
     while strip < whole:
         wanted = mask[strip // np.uint64(STRIP)]
         if wanted:
-            wanted &= _near_in_strip(words, n, queries, query, n_words, width, limit, strip)
+            wanted &= near_in_strip(words, n, queries, query, n_words, width, limit, strip)
             if wanted:
                 return strip, wanted
         strip += np.uint64(STRIP)
