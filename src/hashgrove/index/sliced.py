@@ -4,9 +4,8 @@ A block is transposed, so that a vector holds one bit of each of its items. Full
 items at once, in a few instructions. What does not depend on the query is done once per block: for every three bits of
 a code, their sum is written down for each of the eight values that these bits may have in a query, as two vectors: ones
 and twos. A query looks up its vectors, 22 pairs per word, and adds them. That takes a fifth of an instruction per word
-and item with AVX-512 and one with AVX2, so it is faster than `hashgrove.index.batch`
-if enough queries share a block. A processor with VPOPCNTDQ counts the ones of a vector in half a cycle, and in 16 words
-of a code in less time than it needs to read their tables: there, no block is sliced.
+and item with AVX-512 and one with AVX2, so it is faster than `hashgrove.index.batch` if enough queries share a block.
+With VPOPCNTDQ, comparing takes less time than reading the tables does, so no block is sliced.
 
 The tables of a block are uint64 (n_words * `TABLE_WORDS`,). A pair of vectors has 16 words; word 8 l + j is for the
 items 64 l to 64 l + 63 of the block, a bit for each.
