@@ -33,7 +33,7 @@ from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import SOLVERS, as_solver
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.interrupts import interruptible
-from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, ParameterError
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError
 from hashgrove.runtime.progress import report_progress, show_step
 from hashgrove.runtime.rounding import training_marks
 from hashgrove.runtime.streams import seed_of, substream
@@ -46,6 +46,7 @@ from hashgrove.two_step import BitRecord, two_step
 
 if TYPE_CHECKING:
     from hashgrove.choosing import Choice
+    from hashgrove.new_classes import GenericTrial
     from hashgrove.validation import Validation
 
 __all__ = ["AUTO", "FastHash"]
@@ -85,6 +86,9 @@ class FastHash(SupervisedHasher):
         so that items of one class, or of classes that were never seen, do not collapse. They are spread evenly over
         the code; with ``n_bits`` all bits are generic. ``None`` means what suits the hash function: a quarter for
         posterior bits, an eighth for trees that start from a linear score, otherwise none.
+    new_classes : float, default=0.0
+        How much a search among classes that are not in training matters, from 0 to 1, beside one among trained classes.
+        Above 0, a trial that leaves classes out chooses the number of generic bits.
     weighted : bool or None, default=None
         Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code. ``None``
         means what suits the hash function.
@@ -119,6 +123,8 @@ class FastHash(SupervisedHasher):
         The hash function that was used: what ``"auto"`` chose, or the one given.
     generic_bits_ : int
         Number of generic bits.
+    generic_trials_ : tuple of GenericTrial
+        What each number of generic bits reached in the trial of ``new_classes``; empty without a trial.
     choice_ : Choice or None
         What ``"auto"`` tried, with the results, and why it chose what it chose.
     inferred_codes_ : Codes of shape (n, ceil(n_bits / 8))
@@ -160,9 +166,11 @@ class FastHash(SupervisedHasher):
     _marks: list[int]  # of the rows of the fit
     _data: str | None  # fingerprint of the rows and labels of the fit
     _learned: Encoder | None  # the bits that a warm start goes on from
+    _n_generic: int | None  # the number of generic bits that a trial has chosen
     history_: list[BitRecord]
     hash_function_: HashFunction
     generic_bits_: int
+    generic_trials_: tuple[GenericTrial, ...]
     choice_: Choice | None
     inferred_codes_: Codes
     codewords_: Codewords
@@ -173,6 +181,7 @@ class FastHash(SupervisedHasher):
         "n_dissimilar": Integer(1, or_none=True),
         "min_shared": Integer(1),
         "generic_bits": Integer(0, or_none=True),
+        "new_classes": Number(low=0, below=1.0000001),
         "weighted": Flag(or_none=True),
         "stagewise": Flag(or_none=True),
         "loss_length": OneOf(("current", "final")),
@@ -191,6 +200,7 @@ class FastHash(SupervisedHasher):
         n_dissimilar: int | None = 100,
         min_shared: int = 2,
         generic_bits: int | None = None,
+        new_classes: float = 0.0,
         weighted: bool | None = None,
         stagewise: bool | None = None,
         loss_length: str = "current",
@@ -209,6 +219,7 @@ class FastHash(SupervisedHasher):
         self.n_dissimilar = n_dissimilar
         self.min_shared = min_shared
         self.generic_bits = generic_bits
+        self.new_classes = new_classes
         self.weighted = weighted
         self.stagewise = stagewise
         self.loss_length = loss_length
@@ -338,7 +349,9 @@ class FastHash(SupervisedHasher):
         ``others`` are rows about which nothing is known. The callbacks hear of the ``final`` fit only.
         """
         data = self._checked_data(X, supervision, learned)
-        learner = self._choose(X, supervision, learned, others, groups) if learner is None else learner
+        if learner is None:
+            self._choose_generic(X, supervision, learned, others)
+            learner = self._choose(X, supervision, learned, others, groups)
         file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, others, learner)
         if file is not None:
             learned = LearnedBits.of_checkpoint(file, X) or learned
@@ -446,13 +459,13 @@ class FastHash(SupervisedHasher):
         groups: NDArray[np.intp] | None,
     ) -> HashFunction:
         """The hash function to use: the one given, that of the bits learned before, or what a trial chooses."""
-        if self.hash_function != AUTO or self.generic_bits == self.n_bits:  # then there is nothing to choose
+        if self.hash_function != AUTO or self._asked_generic() == self.n_bits:  # then there is nothing to choose
             name = "posterior" if self.hash_function == AUTO else self.hash_function
             self.hash_function_, self.choice_ = as_learner(name), None
         elif len(learned) == 0 or not hasattr(self, "hash_function_"):
             from hashgrove.choosing import choose
 
-            fewer = None if others is None else others[:: -(-len(others) // TRIAL_OTHERS)]
+            fewer = _fewer(others)
 
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
                 say(f"trying {describe(learner)} on a sample")
@@ -465,8 +478,39 @@ class FastHash(SupervisedHasher):
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 
+    def _choose_generic(
+        self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits, others: NDArray[Any] | None
+    ) -> None:
+        """Choose the number of generic bits by a trial that leaves classes out, if ``new_classes`` asks for it."""
+        if self.new_classes and self.generic_bits is not None:
+            raise ParameterError(
+                "new_classes",
+                f"chooses the number of generic bits, so it must be 0 with generic_bits={self.generic_bits}. "
+                f"Got {self.new_classes} instead; leave one of the two out.",
+            )
+        if len(learned):
+            return
+        self._n_generic, self.generic_trials_ = None, ()
+        if self.new_classes:
+            from hashgrove.new_classes import choose_generic_bits
+
+            def fit(count: int, X: NDArray[Any], supervision: Supervision, others: NDArray[Any] | None) -> Encoder:
+                hasher = self.__class__(**self.get_params(deep=False) | {"generic_bits": count, "new_classes": 0.0})
+                learner = as_learner("posterior")
+                return hasher._learn_bits(X, supervision, learner, LearnedBits(learned.seed), others)[0]
+
+            rng = substream(np.random.default_rng(learned.seed), 5)
+            how: dict[str, Any] = {"n_bits": self.n_bits, "new_classes": self.new_classes}
+            self._n_generic, self.generic_trials_ = choose_generic_bits(fit, X, supervision, _fewer(others), rng, **how)
+
+    def _asked_generic(self) -> int | None:
+        """The number of generic bits that was asked for or chosen by a trial; None means what suits the learner."""
+        if not self.new_classes:
+            return self.generic_bits
+        return self._n_generic if hasattr(self, "_n_generic") else self.generic_bits_  # of a loaded model
+
     def _count_generic(self, learner: HashFunction) -> int:
-        return count_generic_bits(self.generic_bits, self.n_bits, learner)
+        return count_generic_bits(self._asked_generic(), self.n_bits, learner)
 
     def _suited(self, name: str, learner: HashFunction) -> bool:
         """The value of a flag; if it is None, the one that suits the hash function."""
@@ -539,7 +583,7 @@ class FastHash(SupervisedHasher):
         return cls(n_bits, loss=loss, **settings)
 
     def _accepts_sparse(self) -> bool:
-        if self.hash_function == AUTO or self.generic_bits:
+        if self.hash_function == AUTO or self.generic_bits or self.new_classes:
             return False
         return bool(getattr(as_learner(self.hash_function), "accepts_sparse", False))
 
@@ -565,6 +609,11 @@ def _without_unknown(
     if not sparse.issparse(X):  # nothing that learns from other rows accepts sparse ones
         others = X[supervision.draw_unknown(MAX_OTHERS, np.random.default_rng([seed, 7]))]
     return X[known], supervision.subset(known), others
+
+
+def _fewer(others: NDArray[Any] | None) -> NDArray[Any] | None:
+    """The rows without a label that take part in a trial."""
+    return None if others is None else others[:: -(-len(others) // TRIAL_OTHERS)]
 
 
 def _bits_ahead(n_rows: int) -> int:

@@ -16,7 +16,17 @@ from paths import DOCS, REPOSITORY
 
 ROOT = Path(hashgrove.__file__).parent
 TOP_LEVEL = {"__init__", "__main__", "_version", "fasthash", "hasher", "losses", "codes"}
-TOP_LEVEL |= {"resume", "two_step", "step_one", "continuing", "choosing", "validation", "curves", "streaming"}
+TOP_LEVEL |= {
+    "resume",
+    "two_step",
+    "step_one",
+    "continuing",
+    "choosing",
+    "new_classes",
+    "validation",
+    "curves",
+    "streaming",
+}
 
 # What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
 # the picture. Models and checkpoints know encoders; the rest of storage knows only files.
@@ -54,6 +64,7 @@ MAY_IMPORT = {
     },
     "choosing": {"runtime", "supervision", "functions", "encoders", "metrics"},
     "curves": {"runtime", "supervision", "hasher", "metrics"},
+    "new_classes": {"runtime", "supervision", "encoders", "metrics"},
     "validation": {"runtime", "supervision", "encoders", "hasher", "baselines", "metrics"},
     "resume": {"runtime", "losses", "inference", "functions", "encoders", "fasthash", "storage", "storage.models"},
     "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
@@ -72,7 +83,7 @@ MAY_IMPORT |= {
 # Imports inside a function, for what only a few calls need, and imports for type checkers.
 MAY_IMPORT_LATE = {
     "hasher": {"metrics", "features"},
-    "fasthash": {"choosing", "validation"},
+    "fasthash": {"choosing", "new_classes", "validation"},
     "storage.models": {"features"},
 }
 
