@@ -36,8 +36,10 @@ from hashgrove.metrics import evaluate_bits as evaluate_bits
 from hashgrove.metrics import evaluate_vectors as evaluate_vectors
 from hashgrove.resume import load_hasher as load_hasher
 from hashgrove.runtime.parameters import ParameterError as ParameterError
+from hashgrove.storage.feature_store import FeatureStore as FeatureStore
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
 from hashgrove.storage.models import load as load
+from hashgrove.stores import build_store as build_store
 from hashgrove.streaming import encode_file as encode_file
 from hashgrove.streaming import encode_folder as encode_folder
 from hashgrove.streaming import encode_shard as encode_shard

@@ -40,6 +40,7 @@ from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import beside, in_order
 from hashgrove.step_one import SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
+from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.models import plain
 from hashgrove.supervision import Supervision, Target, read_groups
 from hashgrove.two_step import BitRecord, two_step
@@ -249,9 +250,9 @@ class FastHash(SupervisedHasher):
 
         Parameters
         ----------
-        X : array of shape (n, n_features)
-            Finite features. It may be a scipy sparse matrix if the hash function accepts that: a linear SVM or a
-            scikit-learn classifier.
+        X : array of shape (n, n_features), or FeatureStore
+            Finite features. They may be a scipy sparse matrix if the hash function accepts that: a linear SVM or a
+            scikit-learn classifier; or their bins in a file, for trees without a start (see `build_store`).
         y, affinity, triplets, unlabelled
             The forms of these four are described in `SupervisedHasher.fit`, which is the same for all methods.
         sample_weight : array of shape (n,), optional
@@ -300,7 +301,14 @@ class FastHash(SupervisedHasher):
         """Learn from all rows, or, to validate, first from all but the held-out ones."""
         Flag().check("refit", refit)
         self.__dict__.pop("validation_", None)  # that of an earlier fit
-        self._marks = [] if sparse.issparse(X) else training_marks(X)
+        if isinstance(X, FeatureStore):
+            self._marks = X.marks
+            refused = {"y": not supervision.known.all(), "validation": validation is not None}
+            for name in (name for name, is_refused in refused.items() if is_refused):
+                wanted = {"y": "must have a label for every row", "validation": "must be None"}[name]
+                raise ParameterError(name, f"{wanted} if X is a FeatureStore. It is not; give the rows themselves.")
+        else:
+            self._marks = [] if sparse.issparse(X) else training_marks(X)
         seed = seed_of(rng)
         if groups is not None:
             groups = read_groups(groups, n_rows=X.shape[0])[supervision.known]
@@ -586,6 +594,12 @@ class FastHash(SupervisedHasher):
         if self.hash_function == AUTO or self.generic_bits or self.new_classes:
             return False
         return bool(getattr(as_learner(self.hash_function), "accepts_sparse", False))
+
+    def _accepts_store(self) -> bool:
+        if self.hash_function == AUTO or self.warm_start:
+            return False
+        learner = as_learner(self.hash_function)
+        return bool(getattr(learner, "accepts_store", False)) and self._count_generic(learner) == 0
 
     def _notes(self) -> dict[str, Any]:
         """Facts about the fit that a model file holds besides the parameters."""

@@ -21,6 +21,7 @@ from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Integer, ParameterError, check_parameters
 from hashgrove.storage import models
+from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         before = dict(self.__dict__)
         try:
             check_parameters(self)
-            X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
+            if isinstance(X, FeatureStore):
+                self._check_store(X, reset=reset)
+            else:
+                X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
             supervision = None if target is None else self._read(X, target)
             if supervision is not None and not self._uses_unknown_rows() and not supervision.known.all():
                 X, supervision = X[supervision.known], supervision.subset(supervision.known)
@@ -104,6 +108,21 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     def _accepts_sparse(self) -> bool:
         """Whether `fit` accepts a sparse ``X``."""
         return False
+
+    def _accepts_store(self) -> bool:
+        """Whether `fit` accepts a `FeatureStore` in the place of ``X``."""
+        return False
+
+    def _check_store(self, store: FeatureStore, *, reset: bool) -> None:
+        if not self._accepts_store():
+            raise ParameterError(
+                "X",
+                f"must be rows for {type(self).__name__} with these parameters. Got a FeatureStore, which has the bins "
+                "of rows only; FastHash(hash_function='trees', generic_bits=0) learns from it.",
+            )
+        if not reset and store.shape[1] != self.n_features_in_:
+            raise ParameterError("X", f"must have {self.n_features_in_} features. Got {store.shape[1]} instead.")
+        self.n_features_in_ = store.shape[1]
 
     def _uses_unknown_rows(self) -> bool:
         """Whether `_learn` also gets the rows about which the supervision says nothing."""

@@ -20,7 +20,15 @@ from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, PathLike
 from hashgrove.storage.matrices import check_finite
 from hashgrove.storage.models import load
-from hashgrove.storage.streams import Piece, RowSource, check_output_ending, list_shards, open_rows, write_codes
+from hashgrove.storage.streams import (
+    Piece,
+    RowSource,
+    check_output_ending,
+    identity,
+    list_shards,
+    open_rows,
+    write_codes,
+)
 
 __all__ = ["EncodedShard", "encode_file", "encode_folder", "encode_shard", "plan_shards", "record_file"]
 
@@ -242,13 +250,7 @@ def _encode(encoder: Encoder, rows: RowSource, target: PathLike, n_jobs: int | N
 
 def _record(encoder: Encoder, source: PathLike) -> dict[str, Any]:
     """The values by which a finished shard is recognised."""
-    name = os.fspath(source)
-    try:
-        found = os.stat(name)
-    except OSError as error:
-        raise FileError(f"{name}: cannot be read: {error.strerror}") from error
-    identity = {"name": os.path.basename(name), "bytes": found.st_size, "modified_ns": found.st_mtime_ns}
-    return {"format": FORMAT, "model": encoder.digest, "source": identity}
+    return {"format": FORMAT, "model": encoder.digest, "source": identity(source)}
 
 
 def _read_record(target: str) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ TOP_LEVEL |= {
     "validation",
     "curves",
     "streaming",
+    "stores",
 }
 
 # What each part may import. Data goes one way, from X and y to codes, and so do imports; `docs/how-it-works.md` has
@@ -42,8 +43,8 @@ MAY_IMPORT = {
     "inference": {"runtime", "supervision", "losses"},
     "trees": {"runtime"},
     "encoders": {"runtime", "numerics", "codes", "trees"},
-    "functions": {"runtime", "numerics", "codes", "trees", "encoders", "supervision"},
-    "hasher": {"runtime", "codes", "supervision", "encoders", "storage.models"},
+    "functions": {"runtime", "storage", "numerics", "codes", "trees", "encoders", "supervision"},
+    "hasher": {"runtime", "storage", "codes", "supervision", "encoders", "storage.models"},
     "step_one": {"runtime", "losses", "supervision", "inference"},
     "two_step": {"step_one", "functions", "encoders"},
     "continuing": {"encoders", "two_step", "step_one", "storage.checkpoints"},
@@ -59,6 +60,7 @@ MAY_IMPORT = {
         "two_step",
         "step_one",
         "continuing",
+        "storage",
         "storage.models",
         "storage.checkpoints",
     },
@@ -68,6 +70,7 @@ MAY_IMPORT = {
     "validation": {"runtime", "supervision", "encoders", "hasher", "baselines", "metrics"},
     "resume": {"runtime", "losses", "inference", "functions", "encoders", "fasthash", "storage", "storage.models"},
     "baselines": {"runtime", "numerics", "supervision", "encoders", "hasher"},
+    "stores": {"runtime", "trees", "encoders", "storage"},
     "streaming": {"runtime", "encoders", "storage", "storage.models"},
     "index": {"runtime", "codes", "storage"},
     "metrics": {"runtime", "codes", "index"},

@@ -24,6 +24,8 @@ class Learner(Protocol):
     ----------
     accepts_sparse : bool, default=False
         Whether it accepts scipy sparse rows.
+    accepts_store : bool, default=False
+        Whether `prepare` takes a `FeatureStore`, which has the bins of the rows and nothing else of them.
     stagewise, weighted : bool, default=True
         What FastHash's parameters of these names should be.
     generic_share : float, default=0.0

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator
 from hashgrove.encoders import Encoder, LeafTrees, Sum, Trees
 from hashgrove.encoders.trees import BinnedTrees
 from hashgrove.functions.start import LinearStart
-from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
+from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError, check_parameters
 from hashgrove.runtime.sharing import shared
+from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
 from hashgrove.trees.binning import N_BINS, BinnedData, bin_features, fit_bins
@@ -157,6 +158,11 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         self.n_anchors = n_anchors
 
     @property
+    def accepts_store(self) -> bool:
+        """Whether bins are all that is needed of the rows; the linear score of a start needs the rows themselves."""
+        return self.start is None
+
+    @property
     def generic_share(self) -> float:
         """The share of the bits that should be generic."""
         return 0.0 if self.start is None else 0.125
@@ -182,7 +188,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
 
     def prepare(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | FeatureStore,
         rng: np.random.Generator,
         *,
         supervision: Supervision | None = None,
@@ -195,6 +201,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         bins, low, scale = _bin(X, trees, n_jobs=n_jobs)
         by_row = (
             self.subset == "node"
+            and not isinstance(X, FeatureStore)  # the copy would be in memory
             and self.max_depth >= DEEP
             and DENSE * (self.features_per_node or len(bins)) >= len(bins)
         )
@@ -202,6 +209,8 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         binned = BinnedData(bins, low, scale, n_jobs, rows)
         if self.start is None:
             return _Prepared(binned, None)
+        if isinstance(X, FeatureStore):
+            raise ParameterError("start", f"must be None to learn from a FeatureStore. Got {self.start!r} instead.")
         n_anchors = self.n_anchors if self.start == "kernel" else None
         start = LinearStart.prepare(X, supervision, rng, n_anchors=n_anchors, n_jobs=n_jobs)
         return _Prepared(binned, start)
@@ -278,8 +287,10 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
 
 @shared
 def _bin(
-    X: NDArray[Any], like: BinnedTrees | None, *, n_jobs: int | None = None
+    X: NDArray[Any] | FeatureStore, like: BinnedTrees | None, *, n_jobs: int | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]:
     """The bins of the training rows, and their limits: those of earlier trees, or limits that fit the rows."""
+    if isinstance(X, FeatureStore):
+        return X.bins, X.low, X.scale
     low, scale = fit_bins(X) if like is None else (like.low, like.scale)
     return bin_features(X, low, scale, n_jobs=n_jobs), low, scale

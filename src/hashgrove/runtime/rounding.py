@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["marks_of", "share_seen", "to_bytes", "training_marks"]
+__all__ = ["marked_places", "marks_of", "share_seen", "to_bytes", "training_marks"]
 
 MAX_MARKS = 1000  # of the rows of a fit, which a model file remembers
 
@@ -38,8 +38,16 @@ def marks_of(rows: NDArray[Any]) -> list[int]:
 
 def training_marks(rows: NDArray[Any]) -> list[int]:
     """Marks of at most 1,000 evenly spaced rows, ascending."""
-    places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MAX_MARKS)).astype(np.int64))
-    return sorted(marks_of(rows[places]))
+    return sorted(marks_of(rows[marked_places(len(rows))]))
+
+
+def marked_places(n_rows: int) -> NDArray[np.int64]:
+    """The rows that `training_marks` takes.
+
+    >>> marked_places(3).tolist()
+    [0, 1, 2]
+    """
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, MAX_MARKS)).astype(np.int64))
 
 
 def share_seen(marks: Sequence[int], rows: NDArray[Any]) -> float:

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from hashgrove.encoders import ENCODERS, Encoder, encoder_name
 from hashgrove.storage import modelfile
+from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -137,7 +138,8 @@ def fingerprint(parameters: Mapping[str, Any], *data: Any) -> str:
     (True, False)
     """
     digest = hashlib.blake2b(json.dumps(parameters, sort_keys=True).encode(), digest_size=32)
-    for item in data:
+    for given in data:
+        item: Any = given.checksum() if isinstance(given, FeatureStore) else given
         parts = (item.data, item.indices, item.indptr) if sparse.issparse(item) else (item,)
         for part in parts:
             array = np.asarray(part) if part is not None else np.empty(0)

@@ -23,7 +23,16 @@ from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one
 from hashgrove.storage.matrices import read_matrix
 from hashgrove.storage.tables import arrow_codes, open_parquet, parquet_batches, parquet_matrix
 
-__all__ = ["SHARD_ENDINGS", "Piece", "RowSource", "check_output_ending", "list_shards", "open_rows", "write_codes"]
+__all__ = [
+    "SHARD_ENDINGS",
+    "Piece",
+    "RowSource",
+    "check_output_ending",
+    "identity",
+    "list_shards",
+    "open_rows",
+    "write_codes",
+]
 
 SHARD_ENDINGS = (".npy", ".parquet")
 OUTPUT_ENDINGS = (".npy", ".csv", ".parquet")
@@ -184,6 +193,18 @@ def list_shards(folder: PathLike) -> list[str]:
     if not found:
         raise FileError(f"{name}: must hold shards that end in {' or '.join(SHARD_ENDINGS)}. Got none.")
     return found
+
+
+def identity(path: PathLike) -> dict[str, Any]:
+    """The name of a file, its size, and the time of its last change: what tells it from another file in its place."""
+    name = os.fspath(path)
+    try:
+        found = os.stat(name)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{name}: no such file") from error
+    except OSError as error:
+        raise FileError(f"{name}: cannot be read: {error.strerror}") from error
+    return {"name": os.path.basename(name), "bytes": found.st_size, "modified_ns": found.st_mtime_ns}
 
 
 def check_output_ending(path: PathLike) -> str:

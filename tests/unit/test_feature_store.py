@@ -1,0 +1,168 @@
+"""Stores of bins on disk: the same bins and the same models as from rows in memory; damaged files are refused."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hashgrove import ITQ, BoostedTrees, FastHash, FeatureStore, ParameterError, build_store
+from hashgrove.storage.formats import FileError, MissingFileError
+from hashgrove.trees.binning import bin_features, fit_bins
+from makers import blobs
+
+TREES = BoostedTrees(n_trees=6, max_depth=3)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    X, y = blobs(n=1500, n_features=12)
+    X = X.astype(np.float32)
+    X[:, 3] = 7  # a constant feature
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.setattr("hashgrove.stores.PIECE_BYTES", 4 * 12 * 400)  # several pieces
+    return X, y
+
+
+def saved(hasher, X, y, path):
+    hasher.fit(X, y).save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int16])
+@pytest.mark.parametrize("kind", ["npy", "parquet", "folder", "chunks"])
+def test_bins_are_those_of_rows_in_memory(data, tmp_path, dtype, kind):
+    X = (data[0] * 40 + 100).astype(dtype)
+    source = tmp_path / f"rows.{kind}"
+    if kind == "npy":
+        np.save(source, X)
+    elif kind == "parquet":
+        parquet.write_table(pa.table({f"c{j}": X[:, j] for j in range(12)}), source, row_group_size=333)
+    elif kind == "folder":
+        source.mkdir()
+        for number, part in enumerate(np.array_split(X, 4)):
+            np.save(source / f"{number}.npy", part)
+    else:
+        source = lambda: iter(np.array_split(X, 7))  # noqa: E731
+    store = build_store(source, tmp_path / "X.bins", n_jobs=2)
+    known = X if dtype != np.int16 else X.astype(np.float64)
+    low, scale = fit_bins(known)
+    assert store.shape == X.shape
+    assert np.array_equal(store.low, low)
+    assert np.array_equal(store.scale, scale)
+    assert np.array_equal(store.bins, bin_features(known, low, scale))
+
+
+@pytest.mark.parametrize(
+    "hasher",
+    [
+        FastHash(6, hash_function=TREES, random_state=0),
+        FastHash(5, hash_function=TREES, random_state=1, stagewise=True, n_jobs=1),
+        FastHash(4, hash_function=BoostedTrees(n_trees=3, max_depth=8), random_state=0),
+        FastHash.paper(4, hash_function=BoostedTrees.paper(n_trees=4), random_state=0),
+    ],
+    ids=["independent", "stagewise", "deep", "paper"],
+)
+def test_a_fit_from_a_store_gives_the_same_model_bytes(data, tmp_path, hasher):
+    X, y = data
+    store = build_store(tmp_path / "X.npy", tmp_path / "X.bins")
+    expected = saved(hasher, X, y, tmp_path / "memory")
+    assert saved(hasher, store, y, tmp_path / "store") == expected
+    assert np.array_equal(hasher.transform(X), hasher.fit(X, y).transform(X))
+
+
+def test_a_checkpoint_of_a_store_goes_on_and_refuses_others(data, tmp_path):
+    X, y = data
+    store = build_store(tmp_path / "X.npy", tmp_path / "X.bins")
+    file = tmp_path / "run"
+    FastHash(2, hash_function=TREES, random_state=0).fit(store, y, checkpoint=file)
+    six = FastHash(6, hash_function=TREES, random_state=0)
+    digest = six.fit(store, y, checkpoint=file).encoder_.digest
+    assert digest == six.fit(X, y).encoder_.digest
+    np.save(tmp_path / "other.npy", X[::-1])
+    other = build_store(tmp_path / "other.npy", tmp_path / "other.bins")
+    with pytest.raises(ValueError, match="a checkpoint of other data"):
+        six.fit(other, y, checkpoint=file)
+
+
+def test_a_store_is_reused_while_its_files_are_the_same(data, tmp_path):
+    path = tmp_path / "X.bins"
+    build_store(tmp_path / "X.npy", path)
+    made = path.stat().st_mtime_ns, path.stat().st_ino
+    build_store(tmp_path / "X.npy", path)
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == made
+    np.save(tmp_path / "X.npy", 2 * data[0])
+    store = build_store(tmp_path / "X.npy", path)
+    assert path.stat().st_ino != made[1]
+    assert np.array_equal(store.low, fit_bins(2 * data[0])[0])
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("hasher", "settings", "match"),
+        [
+            (FastHash(8), {}, "'X' parameter must be rows for FastHash with these parameters. Got a FeatureStore"),
+            (FastHash(8, hash_function="posterior"), {}, "Got a FeatureStore, which has the bins of rows only"),
+            (FastHash(8, hash_function=BoostedTrees(start="linear")), {}, "hash_function='trees', generic_bits=0"),
+            (FastHash(8, hash_function=TREES, generic_bits=2), {}, "Got a FeatureStore"),
+            (FastHash(8, hash_function=TREES, warm_start=True), {}, "Got a FeatureStore"),
+            (FastHash(8, hash_function=TREES), {"validation": 0.2}, "'validation' parameter must be None"),
+            (FastHash(8, hash_function=TREES), {"unlabelled": 0}, "'y' parameter must have a label for every row"),
+            (ITQ(8), {}, "'X' parameter must be rows for ITQ"),
+        ],
+    )
+    def test_learners_that_need_the_rows(self, data, tmp_path, hasher, settings, match):
+        store = build_store(tmp_path / "X.npy", tmp_path / "X.bins")
+        arguments = (store,) if isinstance(hasher, ITQ) else (store, data[1])
+        with pytest.raises(ParameterError, match=match):
+            hasher.fit(*arguments, **settings)
+
+    def test_a_start(self, data, tmp_path):
+        store = build_store(tmp_path / "X.npy", tmp_path / "X.bins")
+        with pytest.raises(ParameterError, match="'start' parameter must be None to learn from a FeatureStore"):
+            BoostedTrees(start="linear").prepare(store, np.random.default_rng(0))
+
+    def test_a_wrong_number_of_labels(self, data, tmp_path):
+        store = build_store(tmp_path / "X.npy", tmp_path / "X.bins")
+        with pytest.raises(ValueError, match="1500"):
+            FastHash(8, hash_function=TREES).fit(store, data[1][:-1])
+
+    def test_sources(self, data, tmp_path):
+        X = data[0].copy()
+        X[1234, 5] = np.inf
+        np.save(tmp_path / "inf.npy", X)
+        with pytest.raises(FileError, match=r"inf\.npy: must hold finite numbers. Got inf in row 1234, column 5"):
+            build_store(tmp_path / "inf.npy", tmp_path / "X.bins")
+        with pytest.raises(FileError, match=r"the chunks: must have rows\. Got none"):
+            build_store(list, tmp_path / "X.bins")
+        with pytest.raises(ParameterError, match=r"a matrix with 12 columns, as the first one\. Got shape \(3, 4\)"):
+            build_store(lambda: [data[0], np.zeros((3, 4))], tmp_path / "X.bins")
+        turns = iter([[data[0]], [data[0][:5]]])
+        with pytest.raises(FileError, match="gives other rows each time"):
+            build_store(lambda: next(turns), tmp_path / "X.bins")
+        with pytest.raises(MissingFileError):
+            build_store(tmp_path / "no.npy", tmp_path / "X.bins")
+        assert not (tmp_path / "X.bins").exists()
+
+    def test_damaged_files(self, data, tmp_path):
+        path = tmp_path / "X.bins"
+        build_store(tmp_path / "X.npy", path)
+        content = path.read_bytes()
+        with pytest.raises(MissingFileError, match="no such file"):
+            FeatureStore(tmp_path / "none.bins")
+        for place in (0, 9, 40, 200, 4100, 4300, len(content) - 1):
+            damaged = bytearray(content)
+            damaged[place] ^= 1
+            path.write_bytes(damaged)
+            with pytest.raises(FileError, match=r"X\.bins: "):
+                FeatureStore(path)
+        for size in (0, 100, 4096, len(content) - 1):
+            path.write_bytes(content[:size])
+            with pytest.raises(FileError, match=r"X\.bins: "):
+                FeatureStore(path)
+        path.write_bytes(content)
+        assert FeatureStore(path).shape == data[0].shape
+        assert os.fspath(path) in repr(FeatureStore(path))
