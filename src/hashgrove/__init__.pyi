@@ -36,6 +36,7 @@ from hashgrove.metrics import evaluate_bits as evaluate_bits
 from hashgrove.metrics import evaluate_vectors as evaluate_vectors
 from hashgrove.resume import load_hasher as load_hasher
 from hashgrove.runtime.parameters import ParameterError as ParameterError
+from hashgrove.storage.columns import from_table as from_table
 from hashgrove.storage.feature_store import FeatureStore as FeatureStore
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
 from hashgrove.storage.models import load as load

@@ -295,9 +295,9 @@ class TestParquet:
         assert done.returncode == 0, (done.stdout[-20:], done.stderr[-2000:])
 
     def test_batches_give_the_whole_table(self, tmp_path, monkeypatch):
-        from hashgrove.storage import tables
+        from hashgrove.storage import arrow
 
-        monkeypatch.setattr(tables, "ROWS_PER_BATCH", 7)
+        monkeypatch.setattr(arrow, "ROWS_PER_BATCH", 7)
         kinds = self.pa.array(["cat", "dog"] * 50).dictionary_encode()
         self.write(tmp_path / "X.parquet", a=np.arange(100.0), kind=kinds)
         matrix, labels = read_table(tmp_path / "X.parquet", label_column="kind")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hashgrove.encoders import Encoder
+    from hashgrove.features import ImageEncoder
+    from hashgrove.storage.columns import Columns
 
 __all__ = ["encode"]
 
@@ -28,8 +30,17 @@ MAX_COUNTED = 2**18  # codes of which the different ones are counted
 @click.option(
     "-o", "--output", required=True, metavar="CODES", help="File to write, .npy, .csv or .parquet; or a folder."
 )
+@options.columns()
 @options.n_jobs
-def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
+def encode(
+    model: str,
+    features: str,
+    output: str,
+    id_column: str | None,
+    label_column: str | None,
+    feature_columns: str | None,
+    n_jobs: int | None,
+) -> None:
     """Turn FEATURES into packed codes with a MODEL.
 
     The codes are a uint8 matrix with one row per item and eight bits per byte, in .parquet one column of fixed-size
@@ -40,6 +51,9 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     Files in .npy and .parquet may be larger than the memory. FEATURES may be a folder of such shards; if CODES has no
     ending, it is then a folder, too, with one file of codes per shard. Run the command again if it was interrupted: it
     keeps the shards that are finished.
+
+    Of a table, the options say which columns have the features. With --id-column, the ids are written to
+    CODES.names.txt, and the whole table is read at once.
 
     \b
     Example:
@@ -57,11 +71,17 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
     from hashgrove.cli.images import names_file, read_image_input, write_names
     from hashgrove.cli.inputs import check_output
     from hashgrove.features import ImageEncoder
+    from hashgrove.storage.columns import Columns
     from hashgrove.storage.streams import write_codes
 
     if not to_folder:
         check_output(output, inputs=(model, features))
     encoder = load(model)
+    columns = Columns.of(label_column, id_column, feature_columns)
+    if columns.any_named:
+        options.refuse(to_folder, "Columns can be named for a file, not for a folder of shards.")
+        _encode_table(encoder, features, output, model=model, columns=columns, n_jobs=n_jobs)
+        return
     if not isinstance(encoder, ImageEncoder):
         _encode_features(encoder, features, output, to_folder=to_folder, n_jobs=n_jobs)
         return
@@ -76,6 +96,26 @@ def encode(model: str, features: str, output: str, n_jobs: int | None) -> None:
         write(codes)
     if isinstance(images, list):
         write_names(output, images)
+    _report(codes, len(codes), output)
+
+
+def _encode_table(
+    encoder: Encoder | ImageEncoder, features: str, output: str, *, model: str, columns: Columns, n_jobs: int | None
+) -> None:
+    """Encode the rows of a table whose columns are named, and write their ids beside the codes."""
+    from hashgrove.cli.images import names_file, write_names
+    from hashgrove.cli.inputs import check_output
+    from hashgrove.cli.items import encode_file
+    from hashgrove.storage.streams import write_codes
+
+    if columns.id is not None:
+        check_output(names_file(output), inputs=(model, features))
+    items = encode_file(encoder, features, model=model, columns=columns, n_jobs=n_jobs)
+    codes = items.codes
+    with write_codes(output, n_rows=len(codes), n_bytes=codes.shape[1], model=encoder.digest) as write:
+        write(codes)
+    if items.ids is not None:
+        write_names(output, items.ids)
     _report(codes, len(codes), output)
 
 

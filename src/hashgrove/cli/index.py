@@ -58,6 +58,7 @@ def index() -> None:
 @click.option("--labels-from-folders", is_flag=True, help="With --network: the folder of an image is its class.")
 @click.option("--seed", type=options.SEED, default=0, show_default=True, help="Seed of what is learned.")
 @options.ids
+@options.columns()
 @click.option("--features/--no-features", "keep", default=True, help="Keep features in one byte each, for --rerank.")
 @options.n_jobs
 def build(
@@ -69,6 +70,9 @@ def build(
     labels_from_folders: bool,
     seed: int,
     ids: str | None,
+    id_column: str | None,
+    label_column: str | None,
+    feature_columns: str | None,
     keep: bool,
     n_jobs: int | None,
     settings: Settings,
@@ -100,7 +104,10 @@ def build(
         _write_index(output, found, keep=keep)
         hasher.save(target, features=extractor)
     else:
-        found = read_items(items, model, ids=ids, n_jobs=n_jobs)
+        from hashgrove.storage.columns import Columns
+
+        columns = Columns.of(label_column, id_column, feature_columns)
+        found = read_items(items, model, ids=ids, columns=columns, n_jobs=n_jobs)
         _write_index(output, found, keep=keep)
         if found.model_file is not None and os.path.realpath(found.model_file) != os.path.realpath(target):
             shutil.copyfile(found.model_file, target)
@@ -169,9 +176,20 @@ def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
 @click.argument("items")
 @_model
 @options.ids
+@options.columns()
 @click.option("--replace", is_flag=True, help="Replace items whose ids are in the index.")
 @options.n_jobs
-def add(folder: str, items: str, model: str | None, ids: str | None, replace: bool, n_jobs: int | None) -> None:
+def add(
+    folder: str,
+    items: str,
+    model: str | None,
+    ids: str | None,
+    id_column: str | None,
+    label_column: str | None,
+    feature_columns: str | None,
+    replace: bool,
+    n_jobs: int | None,
+) -> None:
     """Add ITEMS to an INDEX: packed codes, features or images.
 
     The model in the index encodes features and images, if there is one. For packed codes, --model says which model made
@@ -184,10 +202,12 @@ def add(folder: str, items: str, model: str | None, ids: str | None, replace: bo
     with show_step(LOADING):
         from hashgrove.cli.items import as_ids, check_known_model, read_items, stored_model
     from hashgrove.index import load_index
+    from hashgrove.storage.columns import Columns
     from hashgrove.storage.formats import FileError
     from hashgrove.web.images import remember_images
 
-    found = read_items(items, model, stored=stored_model(folder), ids=ids, n_jobs=n_jobs)
+    columns = Columns.of(label_column, id_column, feature_columns)
+    found = read_items(items, model, stored=stored_model(folder), ids=ids, columns=columns, n_jobs=n_jobs)
     if replace and found.ids is None:
         raise FileError(f"{items}: items must have ids to replace others. Give --ids.")
     with load_index(folder, writable=True) as opened:

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.cli import options
 from hashgrove.features import FeatureExtractor, load_extractor
 from hashgrove.storage.atomic import check_replaceable
+from hashgrove.storage.columns import Columns, read_rows
 from hashgrove.storage.formats import FileError, MissingFileError
-from hashgrove.storage.matrices import check_finite, read_labels, read_matrix, read_table
+from hashgrove.storage.matrices import check_finite, read_labels, read_matrix
 
 __all__ = [
     "check_min_shared",
@@ -58,6 +60,8 @@ def read_supervision(
     *,
     labels: str | None,
     label_column: str | None,
+    id_column: str | None,
+    feature_columns: str | None,
     pairs: str | None,
     triplets: str | None,
     unlabelled: str | None,
@@ -68,7 +72,7 @@ def read_supervision(
     The arguments are only those that were given, of ``y``, ``affinity``, ``triplets``, ``unlabelled`` and
     ``sample_weight``.
     """
-    X, y = read_table(features, label_column=label_column)
+    X, y, _ = read_rows(features, Columns.of(label_column, id_column, feature_columns))
     check_finite(features, X)
     found: dict[str, Any] = {}
     if labels is not None:
@@ -90,6 +94,8 @@ def read_supervision(
 
 def _as_label(text: str, labels: NDArray[Any]) -> Any:
     """The value of --unlabelled as a value of the type that the labels have."""
+    if labels.dtype == object:  # some are missing
+        labels = np.array([label for label in labels.tolist() if label is not None])
     if labels.dtype.kind not in "iuf":
         return text
     try:

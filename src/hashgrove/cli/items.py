@@ -25,6 +25,7 @@ from hashgrove.index.folder import MODEL
 from hashgrove.runtime.credentials import hide_credentials
 from hashgrove.runtime.progress import show_count, show_step
 from hashgrove.runtime.threads import chunks
+from hashgrove.storage.columns import Columns, read_rows
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.storage.matrices import check_finite, read, read_codes, read_matrix, rows_per_chunk
 
@@ -41,6 +42,7 @@ __all__ = [
     "stored_model",
 ]
 
+ALL_COLUMNS = Columns()  # none is named: all of them are features
 MATRIX = re.compile(r"(?i)\.(npy|csv|parquet|npz(:[^/\\]+)?)$")  # names of files that hold a matrix
 
 
@@ -67,7 +69,13 @@ def stored_model(folder: str) -> str | None:
 
 
 def read_items(
-    path: str, model: str | None, *, stored: str | None = None, ids: str | None = None, n_jobs: int | None = None
+    path: str,
+    model: str | None,
+    *,
+    stored: str | None = None,
+    ids: str | None = None,
+    columns: Columns = ALL_COLUMNS,
+    n_jobs: int | None = None,
 ) -> InputItems:
     """Read items: packed codes without a model, otherwise features or images to encode, or codes of the model.
 
@@ -82,19 +90,29 @@ def read_items(
         they are refused.
     ids : str, optional
         File of ids; by default the file of names beside ``path``, if there is one.
+    columns : Columns
+        Columns of a table with features.
     n_jobs : int, optional
     """
     file = model or stored
+    if columns.id is not None and ids is not None:
+        raise FileError(f"{path}: must have ids in a file or in a column, not both. Give --ids or --id-column.")
+    if columns.any_named and file is None:
+        raise FileError(f"{path}: must be features if columns are named. Give --model to encode them.")
     if file is None:
         items = InputItems(_read_packed(path, advice="give --model"))
     else:
         encoder = load(file)
-        codes = _packed_codes(path, encoder)
+        codes = None if columns.any_named else _packed_codes(path, encoder)
         if codes is not None and model is None:
             raise FileError(
                 f"{path}: must be features or images. Got packed codes; say which model made them by --model."
             )
-        items = InputItems(codes) if codes is not None else encode_file(encoder, path, model=file, n_jobs=n_jobs)
+        items = (
+            InputItems(codes)
+            if codes is not None
+            else encode_file(encoder, path, model=file, columns=columns, n_jobs=n_jobs)
+        )
         items = replace(items, encoder=encoder, model_file=file)
     return replace(items, ids=_read_ids(ids, path, items))
 
@@ -133,16 +151,19 @@ def extract_features(extractor: FeatureExtractor, images: Any, n_jobs: int | Non
     return np.concatenate(parts)
 
 
-def encode_file(encoder: Encoder | ImageEncoder, path: str, *, model: str, n_jobs: int | None) -> InputItems:
+def encode_file(
+    encoder: Encoder | ImageEncoder, path: str, *, model: str, columns: Columns = ALL_COLUMNS, n_jobs: int | None
+) -> InputItems:
     """Encode the features in a file, or images, and keep the features; `hashgrove.streaming` keeps none."""
-    if isinstance(encoder, ImageEncoder):
+    if isinstance(encoder, ImageEncoder) and not columns.any_named:
         images = read_image_input(path, or_matrix=True)
         if isinstance(images, list) or images.ndim > 2:
             codes, features = encode_images(encoder, images, n_jobs, keep_features=True)
             return InputItems(codes, images if isinstance(images, list) else None, features)
-        encoder = encoder.encoder
-    X = read_matrix(path)
-    return InputItems(_encode_features(encoder, X, path, model, n_jobs), features=X)
+    rows_encoder: Any = getattr(encoder, "encoder", encoder)  # the part of an ImageEncoder that takes features
+    rows = read_rows(path, columns)
+    ids = None if rows.ids is None else [str(id_) for id_ in rows.ids.tolist()]
+    return InputItems(_encode_features(rows_encoder, rows.X, path, model, n_jobs), ids, features=rows.X)
 
 
 def encode_images(
@@ -174,11 +195,13 @@ def _encode_features(encoder: Encoder, X: NDArray[Any], path: str, model: str, n
     return codes
 
 
-def open_database(path: str, queries: str, model: str | None, *, n_jobs: int | None) -> tuple[Index, InputItems]:
+def open_database(
+    path: str, queries: str, model: str | None, *, columns: Columns = ALL_COLUMNS, n_jobs: int | None
+) -> tuple[Index, InputItems]:
     """Open an index or an engine, or make an index from a file of codes, and read the queries, which must fit it."""
     if is_url(path):
         engine = connect(path, create=False)
-        items = read_items(queries, model, n_jobs=n_jobs)
+        items = read_items(queries, model, columns=columns, n_jobs=n_jobs)
         check_known_model(engine, items, hide_credentials(path), queries)
         engine.search(items.codes[:0], 1, model=items.encoder)
         return engine, items
@@ -186,12 +209,12 @@ def open_database(path: str, queries: str, model: str | None, *, n_jobs: int | N
         raise MissingFileError(f"{path}: no such file or folder")
     if os.path.isdir(path):
         index = load_index(path)
-        items = read_items(queries, model, stored=stored_model(path), n_jobs=n_jobs)
+        items = read_items(queries, model, stored=stored_model(path), columns=columns, n_jobs=n_jobs)
         check_known_model(index, items, path, queries)
         index.search(items.codes[:0], 1, model=items.encoder)  # refuses wrong codes before anything is printed
         return index, items
     codes = _read_packed(path, advice="encode them first")
-    items = read_items(queries, model, n_jobs=n_jobs)
+    items = read_items(queries, model, columns=columns, n_jobs=n_jobs)
     if codes.shape[1] != items.codes.shape[1]:
         raise FileError(_width_error(path, codes, queries, items))
     return FlatIndex(codes, model=items.encoder), items

@@ -10,6 +10,7 @@ import click
 __all__ = [
     "POSITIVE",
     "SEED",
+    "columns",
     "csv_style",
     "ids",
     "json_style",
@@ -57,6 +58,27 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = decorate(command)
     return command
+
+
+def columns(*, label: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add options that name the columns of a table."""
+    options = [
+        click.option("--id-column", metavar="NAME", help="Column of a .csv or .parquet file that has the ids."),
+        click.option("--label-column", metavar="NAME", help="Column of a .csv or .parquet file that has the labels."),
+        click.option(
+            "--feature-columns",
+            metavar="NAMES",
+            help="Columns of a .csv or .parquet file that have the features, such as embedding or 'x*'; others are "
+            "ignored. [default: all others]",
+        ),
+    ]
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorate in reversed(options if label else [options[0], options[2]]):
+            command = decorate(command)
+        return command
+
+    return add
 
 
 def was_given(parameter: str) -> bool:

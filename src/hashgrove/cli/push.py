@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hashgrove.storage.columns import Columns
+
 __all__ = ["push"]
 
 
@@ -20,11 +22,21 @@ __all__ = ["push"]
 @click.option("--to", "url", required=True, metavar="URL", help="Where to send them, such as sqlite:///codes.db.")
 @options.ids
 @click.option("--model", metavar="MODEL", help="Model that encodes ITEMS, or that made them if they are codes.")
+@options.columns()
 @click.option("--replace", is_flag=True, help="Replace items that are there with other codes.")
 @click.option("--batch", type=options.POSITIVE, default=10_000, show_default=True, help="Items per change.")
 @options.n_jobs
 def push(
-    items: str, url: str, ids: str | None, model: str | None, replace: bool, batch: int, n_jobs: int | None
+    items: str,
+    url: str,
+    ids: str | None,
+    model: str | None,
+    id_column: str | None,
+    label_column: str | None,
+    feature_columns: str | None,
+    replace: bool,
+    batch: int,
+    n_jobs: int | None,
 ) -> None:
     """Send items to another engine.
 
@@ -35,8 +47,8 @@ def push(
     stopped, and one that is repeated changes nothing. Items that are there with another code are an error, unless
     --replace is given. Items that are there and not among ITEMS stay.
 
-    Without --ids, the id of a code is its row number, or its line in X.names.txt beside X.npy. Ids that are all written
-    like integers become integers, unless the ids that are there are texts.
+    Without --ids and --id-column, the id of a code is its row number, or its line in X.names.txt beside X.npy. Ids that
+    are all written like integers become integers, unless the ids that are there are texts.
 
     \b
     Example:
@@ -45,9 +57,11 @@ def push(
     from hashgrove.index import connect
     from hashgrove.index.transfer import rows_to_send
     from hashgrove.runtime.progress import show_count
+    from hashgrove.storage.columns import Columns
     from hashgrove.storage.formats import FileError
 
-    codes, names, digest = _read(items, ids, model, n_jobs)
+    columns = Columns.of(label_column, id_column, feature_columns)
+    codes, names, digest = _read(items, ids, model, columns, n_jobs)
     with connect(url, n_bits=8 * codes.shape[1], model=digest) as index:
         if index.model is not None and digest is None:
             raise FileError(f"{items}: must be codes of the model of {index.place}. Say which made them by --model.")
@@ -77,7 +91,7 @@ def _check_new(index: Any, ids: NDArray[Any], items: str) -> None:
 
 
 def _read(
-    items: str, ids: str | None, model: str | None, n_jobs: int | None
+    items: str, ids: str | None, model: str | None, columns: Columns, n_jobs: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[Any], str | None]:
     """The codes and ids of the items, and the digest of the model that made the codes, if it is known."""
     import numpy as np
@@ -88,11 +102,12 @@ def _read(
     from hashgrove.index.manifest import is_index_folder
 
     if is_index_folder(items):
-        options.refuse(ids is not None or model is not None, "--ids and --model are for files; an index holds both.")
+        for_files = ids is not None or model is not None or columns.any_named
+        options.refuse(for_files, "--ids, --model and columns are for files; an index holds ids and model.")
         opened = load_index(items)
         names, codes = opened.items()
         return codes, names, opened.model
-    found = read_items(items, model, ids=ids, n_jobs=n_jobs)
+    found = read_items(items, model, ids=ids, columns=columns, n_jobs=n_jobs)
     names = np.arange(len(found.codes)) if found.ids is None else check_ids(_as_integers(found.ids))
     return found.codes, names, None if found.encoder is None else found.encoder.digest
 

@@ -23,8 +23,17 @@ QUERIES_PER_SEARCH = 1024  # keeps the results of all queries from being in memo
 @click.argument("codes")
 @click.argument("queries")
 @options.query_model
+@options.columns()
 @options.search_options
-def search(codes: str, queries: str, model: str | None, **how: Any) -> None:
+def search(
+    codes: str,
+    queries: str,
+    model: str | None,
+    id_column: str | None,
+    label_column: str | None,
+    feature_columns: str | None,
+    **how: Any,
+) -> None:
     """Find the nearest CODES for each query.
 
     CODES is a file of packed codes, whose ids are its row numbers from 0, an index, or the URL of an engine. QUERIES
@@ -40,7 +49,7 @@ def search(codes: str, queries: str, model: str | None, **how: Any) -> None:
     Example:
       hashgrove search codes.npy queries.npy --model model.hashgrove -k 10 --json
     """
-    show_neighbours(codes, queries, model, **how)
+    show_neighbours(codes, queries, model, columns=(label_column, id_column, feature_columns), **how)
 
 
 def show_neighbours(
@@ -48,6 +57,7 @@ def show_neighbours(
     queries: str,
     model: str | None,
     *,
+    columns: tuple[str | None, str | None, str | None] = (None, None, None),
     k: int,
     radius: int | None,
     rerank: bool,
@@ -57,7 +67,10 @@ def show_neighbours(
     style: str | None,
     n_jobs: int | None,
 ) -> None:
-    """Print the nearest items of each query; with ``html``, write a page of them too."""
+    """Print the nearest items of each query; with ``html``, write a page of them too.
+
+    ``columns`` are those of labels, ids and features of a table of queries.
+    """
     options.refuse(
         sum((radius is not None, rerank, plain, weights)) > 1, "Give one of --radius, --rerank, --plain and --weights."
     )
@@ -66,9 +79,10 @@ def show_neighbours(
         from hashgrove.cli.items import open_database
     from hashgrove.cli.output import write_hits
     from hashgrove.cli.page import write_page
+    from hashgrove.storage.columns import Columns
     from hashgrove.storage.formats import FileError
 
-    index, items = open_database(database, queries, model, n_jobs=n_jobs)
+    index, items = open_database(database, queries, model, columns=Columns.of(*columns), n_jobs=n_jobs)
     if (rerank or weights) and items.features is None:
         raise FileError(f"{queries}: must be features or images for --rerank and --weights. Got codes.")
     if rerank and getattr(index, "features", None) is None:

@@ -62,7 +62,7 @@ def _derive() -> list[SignatureOption]:
 @click.argument("features")
 @click.argument("labels", required=False)
 @click.option("-o", "--output", required=True, metavar="MODEL", help="Model file to write.")
-@click.option("--label-column", metavar="NAME", help="Column of a .csv or .parquet FEATURES file that has the labels.")
+@options.columns()
 @click.option("--pairs", metavar="FILE", help="Rows i, j, relation: above 0 similar, below 0 dissimilar.")
 @click.option("--triplets", metavar="FILE", help="Rows anchor, positive, negative: row numbers of FEATURES.")
 @click.option("--unlabelled", metavar="VALUE", help="Label that marks rows without a label.")

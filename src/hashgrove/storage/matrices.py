@@ -10,6 +10,8 @@ import math
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,14 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.runtime.threads import chunks
+from hashgrove.storage.arrow import read_parquet
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, Table, one_line, read_npy, read_npz
-from hashgrove.storage.tables import read_csv, read_parquet
+from hashgrove.storage.tables import read_csv
 
 __all__ = [
     "check_finite",
+    "file_errors",
     "read",
     "read_codes",
     "read_labels",
@@ -62,14 +66,21 @@ def read(path: PathLike, column: str | int | None, *, only_column: bool = False)
         raise FileError(f"{name}: must end in .npy, .npz, .csv or .parquet. Got {suffix!r} instead.")
     if column is not None and suffix in (".npy", ".npz"):
         raise FileError(f"{name}: a column can be chosen in .csv and .parquet files only. Got column {column!r}.")
-    try:
-        if not stat.S_ISREG(os.stat(name).st_mode):
-            raise FileError(f"{name}: must be a regular file. Got a folder or a device instead.")
+    with file_errors(name):
         if suffix == ".npy":
             return read_npy(name), None
         if suffix == ".npz":
             return read_npz(name, member), None
         return (read_csv if suffix == ".csv" else read_parquet)(name, column, only_column)
+
+
+@contextmanager
+def file_errors(name: str) -> Iterator[None]:
+    """Refuse what is no regular file, and turn errors of the system into errors of one line."""
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise FileError(f"{name}: must be a regular file. Got a folder or a device instead.")
+        yield
     except FileNotFoundError as error:
         raise MissingFileError(f"{name}: no such file") from error
     except OSError as error:

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from hashgrove.storage.arrow import arrow_codes, open_parquet, parquet_batches, parquet_matrix
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line, read_npy
 from hashgrove.storage.matrices import read_matrix
-from hashgrove.storage.tables import arrow_codes, open_parquet, parquet_batches, parquet_matrix
 
 __all__ = [
     "SHARD_ENDINGS",
