@@ -68,8 +68,9 @@ def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None
     n_rows = 0
     for first_row, rows in _rows(source):
         _check(name, rows, first_row, None if extremes is None else extremes.shape[1])
-        known = rows[:0] if extremes is None else extremes
-        extremes = np.stack([np.concatenate([known, rows]).min(axis=0), np.concatenate([known, rows]).max(axis=0)])
+        here = np.stack([rows.min(axis=0), rows.max(axis=0)])
+        joined = here if extremes is None else np.concatenate([extremes, here])
+        extremes = np.stack([joined.min(axis=0), joined.max(axis=0)])
         n_rows += len(rows)
     if extremes is None:
         raise FileError(f"{name}: must have rows. Got none.")

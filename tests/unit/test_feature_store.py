@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,20 @@ from hashgrove.trees.binning import bin_features, fit_bins
 from makers import blobs
 
 TREES = BoostedTrees(n_trees=6, max_depth=3)
+
+PRIVATE = """
+import sys
+from pathlib import Path
+import numpy as np
+from hashgrove import BoostedTrees, FastHash, build_store
+store = build_store(sys.argv[1], sys.argv[2], n_jobs=1)
+def show(record):
+    [private] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
+    print(private.split()[1])
+trees = BoostedTrees(n_trees=2, max_depth=2)
+hasher = FastHash(2, hash_function=trees, random_state=0, n_jobs=1, callbacks=[show])
+hasher.fit(store, np.arange(len(store)) % 3)
+"""
 
 
 @pytest.fixture
@@ -166,3 +182,17 @@ class TestRefused:
         path.write_bytes(content)
         assert FeatureStore(path).shape == data[0].shape
         assert os.fspath(path) in repr(FeatureStore(path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_rows_are_not_in_memory_during_a_fit(tmp_path):
+    """Four times as many features take hardly more private memory: 200 MB of rows and 50 MB of bins are in files."""
+    private = []
+    for n_features in (256, 1024):
+        X = np.random.default_rng(0).normal(size=(50_000, 32)).astype(np.float32)
+        np.save(tmp_path / "X.npy", np.tile(X, (1, n_features // 32)))
+        command = [sys.executable, "-c", PRIVATE, tmp_path / "X.npy", tmp_path / "X.bins"]
+        shown = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+        assert len(shown) == 2
+        private.append(max(map(int, shown)) * 1024)
+    assert private[1] - private[0] < 30e6
