@@ -34,6 +34,7 @@ __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
 
 SAMPLE_ROWS = 4000  # of the trial
 MORE_ROWS = 2000  # that were not in the sample; they join the held-out rows
+KERNEL_ROWS = 200_000  # with more, Gaussian features of all rows take too long
 LEAST_ROWS = 50  # with fewer rows there is nothing to try
 HELD_OUT = 2  # of each `GROUP` rows
 GROUP, SMALL_GROUP = 10, 5  # the latter for classes with fewer than `GROUP` rows
@@ -128,10 +129,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hash function to try, and by how much it must lead to be worth its time: to encode, or to fit."""
+    """A hash function to try, by how much it must lead to be worth its time, and for how many rows at most."""
 
     hash_function: Learner
     lead: float = 0.0
+    max_rows: int | None = None
 
 
 def candidates() -> tuple[Candidate, ...]:
@@ -141,7 +143,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(PosteriorBits(classifier="logistic"), lead=0.01),
         Candidate(BoostedTrees(start="linear")),
         Candidate(BoostedTrees.paper(start="linear", features_per_node=32)),
-        Candidate(BoostedTrees(start="kernel"), lead=0.01),
+        Candidate(BoostedTrees(start="kernel"), lead=0.01, max_rows=KERNEL_ROWS),
     )
 
 
@@ -180,7 +182,7 @@ def choose(
     if not supervision.subset(held_out).has_pairs():
         why = "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
         return Choice(PosteriorBits(), (), 0, 0, why)
-    tried = candidates()
+    tried = tuple(one for one in candidates() if one.max_rows is None or len(X) <= one.max_rows)
     with sharing():
         values = _try_all(fit, tried, X, supervision, trained, held_out, metric, n_jobs)
     trials = tuple(Trial.of(tried[place].hash_function, found) for place, found in values.items())

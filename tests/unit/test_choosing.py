@@ -308,6 +308,17 @@ class TestWrittenDown:
         )
 
 
+@pytest.mark.parametrize(("max_rows", "n_trials"), [(len(X), 2), (len(X) - 1, 1)])
+def test_a_hash_function_that_is_too_slow_for_so_many_rows_is_not_tried(monkeypatch, max_rows, n_trials):
+    tried = Candidate(PosteriorBits()), Candidate(BoostedTrees(**SMALL), max_rows=max_rows)
+    monkeypatch.setattr(choosing, "candidates", lambda: tried)
+    assert len(auto().fit(X, Y).choice_.trials) == n_trials
+
+
+def test_kernel_starts_have_a_limit_of_rows():
+    assert {one.max_rows for one in candidates() if getattr(one.hash_function, "start", None) == "kernel"} == {200_000}
+
+
 @pytest.mark.usefixtures("small_candidates")
 class TestGoingOn:
     def test_warm_start_keeps_the_choice(self, monkeypatch):

@@ -31,7 +31,7 @@ __all__ = ["POWER", "LabelPosterior", "UnitRows"]
 
 MAX_FEATURES = 4096  # more features are sketched before the regression
 LARGEST_SKETCHED = 2.0  # a larger value in the sketch of a row of length 1 counts as this one
-CALIBRATION_VALUES = 2**25  # scores in all that the calibration learns from
+CALIBRATION_VALUES = 2**22  # scores in all that the calibration learns from
 CALIBRATION_ROWS = 20_000  # at most
 LIFTED_ROWS = 100_000  # that regressions on Gaussian features learn from
 LOGISTIC_ROWS = 50_000  # that a logistic regression learns from
