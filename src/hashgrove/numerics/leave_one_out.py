@@ -105,6 +105,7 @@ class LeaveOneOutRidge:
         values, self._vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
         self._values = np.maximum(values, 0.0)
         self._last: tuple[float, NDArray[np.float64]] | None = None  # a penalty, and the leverages with it
+        self._last_targets: tuple[Any, NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def best_penalty(self, targets: Any) -> float:
         """The penalty with the least squared error of the leave-one-out predictions, summed over all targets.
@@ -203,7 +204,16 @@ class LeaveOneOutRidge:
         return mean, moment @ self._vectors
 
     def _moments(self, targets: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The means of the targets, and the products with the centred columns (rows, if all are in memory)."""
+        """The means of the targets, and the products with the centred columns (rows, if all are in memory).
+
+        Those of the last targets are kept, because a penalty is mostly chosen before the same targets are solved.
+        """
+        last = self._last_targets
+        if last is None or last[0] is not targets:
+            last = self._last_targets = (targets, *self._new_moments(targets))
+        return last[1:]
+
+    def _new_moments(self, targets: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self._all is not None:
             dense = targets.toarray() if sparse.issparse(targets) else targets
             mean = self._share @ dense
