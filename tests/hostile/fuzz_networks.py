@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from functools import cache
 from unittest.mock import patch
 
 import numpy as np
@@ -108,16 +110,27 @@ def operator_seeds():
         yield Seed(RNG.bytes(60), network)
 
 
+@cache
+def lasting():
+    """A `NetworkChild` that also lives on after a network that is refused; whatever else ends one still does."""
+    from hashgrove.features.network_child import NetworkChild
+
+    class Lasting(NetworkChild):
+        def end(self):
+            if sys.exception() is not None:
+                super().end()
+
+    return Lasting
+
+
 class Shared:
     """The child process of all networks of this process, until it has ended."""
 
     child = None
 
     def __new__(cls):
-        from hashgrove.features.network_child import NetworkChild
-
         if cls.child is None or not cls.child.is_running:
-            cls.child = NetworkChild()
+            cls.child = lasting()()
             cls.child.ask({"do": "start"}, b"", seconds=300, most=0)
         return cls.child
 
