@@ -116,14 +116,15 @@ def _hits(
     import numpy as np
 
     from hashgrove.index import BreakTies, Decoded, Rerank
+    from hashgrove.index.rerank import CAREFUL
 
     encoder: Any = getattr(items.encoder, "encoder", items.encoder)  # the part of an ImageEncoder that takes features
     orders: dict[str, Any] = {"features": Rerank()}
     stored = getattr(index, "features", None)  # engines keep none
     has_all_features = stored is not None and len(stored) == len(index)
     if order == "best" and items.features is not None:
-        order = "decoded" if encoder.decoder is not None else "features" if has_all_features else "ties"
-        orders |= {"decoded": Decoded(encoder), "ties": BreakTies(encoder)}
+        order = "decoded" if encoder.decoder is not None else "nearest" if has_all_features else "ties"
+        orders |= {"decoded": Decoded(encoder), "ties": BreakTies(encoder), "nearest": Rerank(oversample=CAREFUL)}
     for start in range(0, len(items.codes), QUERIES_PER_SEARCH):
         part = slice(start, start + QUERIES_PER_SEARCH)
         codes, features = items.codes[part], None if items.features is None else items.features[part]

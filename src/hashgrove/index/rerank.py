@@ -18,9 +18,12 @@ from hashgrove.runtime.parameters import Integer, OneOf, ParameterError
 from hashgrove.runtime.rounding import to_bytes
 from hashgrove.runtime.threads import chunks, run_tasks
 
-__all__ = ["METRICS", "Int8Rows", "Order", "Rerank", "order_candidates"]
+__all__ = ["CAREFUL", "METRICS", "Int8Rows", "Order", "Rerank", "order_candidates"]
 
 METRICS = ("cosine", "euclidean")
+CAREFUL = (
+    1  # oversample where nobody asked for re-ranking: only the nearest by their codes, and those that tie with them
+)
 QUERIES_PER_CHUNK = 64
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hashgrove._version import __version__
 from hashgrove.codes import hamming
 from hashgrove.index import BreakTies, Decoded, Rerank
-from hashgrove.index.rerank import Order
+from hashgrove.index.rerank import CAREFUL, Order
 from hashgrove.web.answers import Neighbours
 from hashgrove.web.batching import Batcher, Full, Query
 from hashgrove.web.bodies import Input
@@ -56,7 +56,7 @@ class Service:
         self.encoding = Encoding(collection, limits=limits)
         self.writer = Writer(collection, self.encoding, limits=limits)
         self.batcher = Batcher(collection.index, max_waiting=limits.waiting, on_pass=self.counters.search_pass)
-        self._orders: dict[str, Order] = {"features": Rerank()}
+        self._orders: dict[str, Order] = {"features": Rerank(), "nearest": Rerank(oversample=CAREFUL)}
         if collection.can_decode:
             self._orders["classes"] = Decoded(collection.encoder)
         if collection.encoder is not None:
@@ -118,7 +118,8 @@ class Service:
             raise cannot_use("show_histogram", f"there are more than {MAX_HISTOGRAMS} queries")
         ranked_by = self._ranking(given.asked, queries)
         takes_order = not options.plain and options.radius is None and queries.features is not None
-        order = self._orders.get(ranked_by) if takes_order else None
+        name = "nearest" if ranked_by == "features" and not options.rerank else ranked_by
+        order = self._orders.get(name) if takes_order else None
         k = self._n_results(options, len(queries.codes))
         if len(options.allowed or ()) > MANY_IDS:
             allowed, group = await self.encoding.run_large(lambda: self._filter(options))

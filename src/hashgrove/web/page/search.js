@@ -37,7 +37,8 @@ export async function search(query, { k, radius, ranking }, info, signal) {
   const own = query.id === undefined ? 0 : 1; // room for the item itself
   const wanted = { k: Math.min(k + own, limit), show_code: true };
   const within = ranking === "bits" && radius !== null ? { radius } : {};
-  const asked = { ...wanted, ...within, ...REQUESTS[ranking] };
+  const isDefault = ranking === info.default_ranking; // the service's own choice needs no option
+  const asked = { ...wanted, ...within, ...(isDefault ? {} : REQUESTS[ranking]) };
   const first = postSearch(bodyOf(query, { ...asked, show_histogram: true }, info), signal);
   const [answer, browser, item, plain] = await Promise.all([
     first,
