@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -305,6 +307,7 @@ def test_a_radius_without_items_says_how_far_the_nearest_is(page, address, digit
     nearest = int(distances[1])
     assert nearest > 0, "the query has a twin"
     page.goto(f"{address}#/item/{QUERY}")
+    page.get_by_label("Bits", exact=True).check(force=True)
     page.get_by_label("Radius").fill("0")
     expect(page.locator("#results-summary")).to_have_text(f"Nothing within 0 bits, the nearest is {nearest} away")
     expect(page.locator("#results-items li")).to_have_count(0)
@@ -381,3 +384,26 @@ def test_the_page_says_that_it_waits(page, address):
         request.continue_()
     expect(busy).to_be_hidden()
     expect(page.locator("#results-items li")).to_have_count(7)
+
+
+def test_the_reference_sends_requests(refused, address):
+    page = refused
+    page.goto(f"{address}docs#post-search")
+    section = page.locator("#post-search")
+    section.locator("summary").click()
+    body = section.locator("textarea")
+    expect(body).not_to_have_value("{}")
+    section.get_by_role("button", name="Send").click()
+    expect(section.locator(".answer p")).to_contain_text("200 OK")
+    answer = json.loads(section.locator(".answer pre").inner_text())
+    first = json.loads(body.input_value())["id"]
+    assert answer["results"][0][0]["id"] == first
+    body.fill("[]")
+    section.get_by_role("button", name="Send").click()
+    expect(section.locator(".answer p")).to_contain_text("422")
+    image = page.locator("#get-images-id")
+    image.locator("summary").click()
+    expect(image.get_by_label("id")).to_have_value(first)
+    image.get_by_role("button", name="Send").click()
+    expect(image.locator(".answer img")).to_have_js_property("naturalWidth", 32)
+    expect(page.locator("#delete-items-id input")).to_have_value("")

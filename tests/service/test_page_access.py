@@ -125,12 +125,15 @@ def test_axe_finds_no_serious_issue_where_there_is_nothing_and_in_the_large_view
 
     with opened(browser, color_scheme=scheme) as page:
         settle(page, f"{addresses['images']}{VIEWS[1]}")
+        page.get_by_label("Bits", exact=True).check(force=True)
         page.get_by_label("Radius").fill("0")
         expect(page.locator("#results-nothing")).to_be_visible()
-        page.evaluate("document.getElementById('busy').hidden = false")
         check()
         page.locator("#query button").click()
         expect(page.locator("#large img")).to_be_visible()
+        check()
+        page.goto(f"{addresses['images']}docs")
+        page.locator("#post-search summary").click()
         check()
         page.goto(f"{addresses['images']}#/?label=none")
         expect(page.locator("#collection-nothing")).to_be_visible()

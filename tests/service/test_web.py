@@ -391,7 +391,7 @@ def test_the_reference_needs_no_other_host(client):
     assert page.headers["content-type"].startswith("text/html")
     assert "POST /search" in page.text
     assert not re.findall(r"(?:src|href)=['\"](?!/)", page.text)
-    assert "<script" not in page.text
+    assert re.findall(r"<script[^>]*>", page.text) == ["<script type='module' src='/page/try.js'>"]
     assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")
     document = client.get("/openapi.json").json()
     assert set(document["paths"]) >= {"/search", "/encode", "/items", "/items/{id}", "/health", "/metrics", "/report"}

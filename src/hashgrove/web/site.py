@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -30,6 +31,15 @@ h2 code { font-size: 1.1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem .3rem 0; text-align: left; vertical-align: top; }
 code { font: .9em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+.try { display: none; margin-top: .8rem; padding: .6rem .8rem; border: 1px solid var(--line); border-radius: 8px; }
+.tries .try { display: block; }
+.try form { display: grid; gap: .5rem; margin-top: .6rem; }
+.try label { display: grid; gap: .2rem; }
+.try input, .try textarea, .try button { font: inherit; padding: .3rem .6rem; }
+.try textarea { font: .9em/1.5 ui-monospace, monospace; }
+.try button { justify-self: start; }
+.try pre { max-height: 24rem; overflow: auto; padding: .6rem; background: var(--soft); white-space: pre-wrap; }
+.try img { max-width: 100%; }
 """
 
 
@@ -62,13 +72,16 @@ def add_site(app: FastAPI) -> None:
 
 
 def reference_page(document: Mapping[str, Any]) -> str:
-    """The API reference as HTML, written from the OpenAPI document, without scripts.
+    """The API reference as HTML, written from the OpenAPI document; a script of the page sends requests from it.
 
     >>> page = reference_page({"info": {"title": "T", "version": "1", "description": ""}, "paths": {}})
     >>> "<h1>T 1</h1>" in page
     True
     """
     info = document["info"]
+    key = ""
+    if document.get("security"):
+        key = "<div class='try'><label>API key, kept in this tab <input type='password' id='key'></label></div>"
     title = f"{_text(info['title'])} {_text(info['version'])}"
     schemas = document.get("components", {}).get("schemas", {})
     parts = [
@@ -80,14 +93,15 @@ def reference_page(document: Mapping[str, Any]) -> str:
     parts += [part for name, schema in sorted(schemas.items()) for part in _schema(name, schema)]
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
-        "<meta name='viewport' content='width=device-width'><link rel='stylesheet' href='/docs/style.css'></head>"
+        "<meta name='viewport' content='width=device-width'><link rel='stylesheet' href='/docs/style.css'>"
+        "<script type='module' src='/page/try.js'></script></head>"
         f"<body><main><h1>{title}</h1><p>{_text(info.get('description', ''))}</p>"
-        f"<p>As a file: <a href='/openapi.json'>openapi.json</a></p>{''.join(parts)}</main></body></html>"
+        f"<p>As a file: <a href='/openapi.json'>openapi.json</a></p>{key}{''.join(parts)}</main></body></html>"
     )
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    yield f"<section><h2><code>{method.upper()} {_text(path)}</code></h2>"
+    yield f"<section id='{_text(anchor(path, method))}'><h2><code>{method.upper()} {_text(path)}</code></h2>"
     yield f"<p>{_text(operation.get('description', ''))}</p>"
     rows = [
         (parameter["name"], _kind(parameter.get("schema", {})), parameter.get("description", ""))
@@ -106,7 +120,35 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator
         )
         for status, answer in operation.get("responses", {}).items()
     ]
-    yield _table(("status", "answer", "meaning"), answers) + "</section>"
+    yield _table(("status", "answer", "meaning"), answers)
+    yield _form(path, method, operation) + "</section>"
+
+
+def anchor(path: str, method: str) -> str:
+    """The name of the section of an operation, for links.
+
+    >>> anchor("/items/{id}", "delete")
+    'delete-items-id'
+    """
+    return "-".join([method, *re.findall(r"\w+", path)])
+
+
+def _form(path: str, method: str, operation: Mapping[str, Any]) -> str:
+    """A form that sends the request; it is shown if the script of the page runs."""
+    fields = []
+    for parameter in operation.get("parameters", ()):
+        name = _text(parameter["name"])
+        required = " required" if parameter.get("required") else ""
+        place = _text(parameter["in"])
+        fields.append(f"<label>{name} <input name='{name}' data-in='{place}' autocomplete='off'{required}></label>")
+    bodies = operation.get("requestBody", {}).get("content", {})
+    if "application/json" in bodies:
+        fields.append("<label>Body, JSON <textarea name='body' rows='4' spellcheck='false'>{}</textarea></label>")
+    if "multipart/form-data" in bodies:
+        fields.append("<label>or an image <input type='file' name='image' accept='image/*'></label>")
+    where = f"data-method='{method.upper()}' data-path='{_text(path)}'"
+    form = f"<form {where}>{''.join(fields)}<button>Send</button></form>"
+    return f"<details class='try'><summary>Try it</summary>{form}<div class='answer' role='status'></div></details>"
 
 
 def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -22,9 +22,19 @@ export function onKeyNeeded(ask) {
   askForKey = ask;
 }
 
+/** The key of this tab, or null. */
+export function getKey() {
+  return sessionStorage.getItem(KEY);
+}
+
+/** Keep a key in this tab. */
+export function setKey(key) {
+  sessionStorage.setItem(KEY, key);
+}
+
 /** Whether calls carry a key, which the `src` of an image cannot. */
 export function hasKey() {
-  return sessionStorage.getItem(KEY) !== null;
+  return getKey() !== null;
 }
 
 /** The JSON answer to a GET. */
