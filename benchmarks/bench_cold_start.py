@@ -1,4 +1,4 @@
-"""Cold start: how long the import, the first calls and the README's ten lines take, with an empty and with a full cache of compiled code."""
+"""Cold start: import, first calls and the ten lines of the README, with an empty and a full cache of compiled code."""
 
 from __future__ import annotations
 
