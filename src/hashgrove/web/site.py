@@ -25,6 +25,8 @@ TYPES = {
 }
 REFERENCE_STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
+body { background: light-dark(#fff, #111513); color: light-dark(#1a201c, #e9eeea); }
+a { color: light-dark(#1f6f4a, #6fcf9f); }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
 section { border-top: 1px solid var(--line); margin-top: 2rem; }
 h2 code { font-size: 1.1rem; }
@@ -93,7 +95,8 @@ def reference_page(document: Mapping[str, Any]) -> str:
     parts += [part for name, schema in sorted(schemas.items()) for part in _schema(name, schema)]
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
-        "<meta name='viewport' content='width=device-width'><link rel='stylesheet' href='/docs/style.css'>"
+        "<meta name='viewport' content='width=device-width'><link rel='icon' type='image/svg+xml' href='/page/icon.svg'>"
+        "<link rel='stylesheet' href='/docs/style.css'>"
         "<script type='module' src='/page/try.js'></script></head>"
         f"<body><main><h1>{title}</h1><p>{_text(info.get('description', ''))}</p>"
         f"<p>As a file: <a href='/openapi.json'>openapi.json</a></p>{key}{''.join(parts)}</main></body></html>"

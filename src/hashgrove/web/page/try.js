@@ -19,9 +19,14 @@ async function examples() {
   };
 }
 
+/** The JSON answer; null if there is none, as the forms can be filled in by hand as well. */
 async function ask(path) {
-  const answer = await fetch(path, { headers: headers() });
-  return answer.ok ? answer.json() : null;
+  try {
+    const answer = await fetch(path, { headers: headers() });
+    return answer.ok ? await answer.json() : null;
+  } catch {
+    return null; // the service has stopped, or the reader has left
+  }
 }
 
 function headers() {
