@@ -55,6 +55,12 @@ def refused(browser):
         yield page
 
 
+def by_bits(page):
+    """Rank by plain bits, which is not the default where features are stored."""
+    page.get_by_label("Bits", exact=True).check(force=True)
+    expect(page.locator("#results-items .moved")).to_have_count(0)
+
+
 def found(page):
     """The ids of the neighbours on the page, nearest first."""
     expect(page.locator("#results-items li").first).to_be_visible()
@@ -116,6 +122,7 @@ def test_the_collection_has_pages_images_and_a_filter(page, address):
 def test_a_click_gives_the_neighbours_and_back_returns(page, address, digits):
     page.goto(address)
     page.locator(f'#collection [data-id="{QUERY}"]').click()
+    by_bits(page)
     assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20, but=QUERY)
     expect(page.locator("#results-title")).to_be_focused()
     expect(page.locator("#query .label")).to_have_text("8")
@@ -147,6 +154,7 @@ def test_differing_bits_are_marked_for_the_neighbour_under_cursor_or_focus(page,
 def test_sliders_set_the_number_of_results_and_the_radius(page, address, digits):
     collection = digits[0]
     page.goto(f"{address}#/item/{QUERY}")
+    by_bits(page)
     page.get_by_label("Results").fill("7")
     expect(page.locator("#results-items li")).to_have_count(7)
     page.get_by_label("Results").fill("100")
@@ -168,6 +176,7 @@ def test_sliders_set_the_number_of_results_and_the_radius(page, address, digits)
 @pytest.mark.parametrize("way", ["Weights", "Features"])
 def test_other_rankings_show_how_items_have_moved(page, address, way):
     page.goto(f"{address}#/item/{QUERY}")
+    by_bits(page)
     before = found(page)
     page.get_by_label(way).check(force=True)
     expect(page.locator("#results-items .moved").first).to_be_visible()
@@ -192,6 +201,7 @@ def test_an_image_finds_itself(page, address, digits, way):
         page.locator("#ask-file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": content})
     else:
         give_file(page, way, "mine.png", content, "image/png")
+    by_bits(page)
     assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20)
     expect(page.locator("#query")).to_contain_text("mine.png")
     expect(page.locator("#query img").first).to_have_js_property("naturalWidth", 32)
@@ -205,6 +215,7 @@ def test_a_vector_is_pasted_and_a_code_typed(page, address, digits):
     expect(page.locator("#collection-items li").first).to_be_visible()
     paste_text(page, str(vector.tolist()))
     expected = nearest(collection, code_of(collection, QUERY), 20)
+    by_bits(page)
     assert found(page) == expected
     expect(page.locator("#query")).to_have_text("Vector of 512 numbers")
     page.keyboard.press("Escape")
@@ -307,7 +318,7 @@ def test_a_radius_without_items_says_how_far_the_nearest_is(page, address, digit
     nearest = int(distances[1])
     assert nearest > 0, "the query has a twin"
     page.goto(f"{address}#/item/{QUERY}")
-    page.get_by_label("Bits", exact=True).check(force=True)
+    by_bits(page)
     page.get_by_label("Radius").fill("0")
     expect(page.locator("#results-summary")).to_have_text(f"Nothing within 0 bits, the nearest is {nearest} away")
     expect(page.locator("#results-items li")).to_have_count(0)
