@@ -35,7 +35,7 @@ GROUPS = {
         ),
         *("--id-column", "--feature-columns"),
     ),
-    "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--min-shared", "--validate"),
+    "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--new-classes", "--min-shared", "--validate"),
     "Running": ("--seed", "--checkpoint", "--n-jobs", "--quiet", "--help"),
     "Method": (*("--loss", "--inference", "--similar", "--dissimilar", "--weighted", "--stagewise", "--loss-length"),),
 }  # titles in the help, and flags
