@@ -57,6 +57,7 @@ def refused(browser):
 
 def by_bits(page):
     """Rank by plain bits, which is not the default where features are stored."""
+    expect(page.locator("#results-items li").first).to_be_visible()
     page.get_by_label("Bits", exact=True).check(force=True)
     expect(page.locator("#results-items .moved")).to_have_count(0)
 
@@ -122,9 +123,9 @@ def test_the_collection_has_pages_images_and_a_filter(page, address):
 def test_a_click_gives_the_neighbours_and_back_returns(page, address, digits):
     page.goto(address)
     page.locator(f'#collection [data-id="{QUERY}"]').click()
+    expect(page.locator("#results-title")).to_be_focused()
     by_bits(page)
     assert found(page) == nearest(digits[0], code_of(digits[0], QUERY), 20, but=QUERY)
-    expect(page.locator("#results-title")).to_be_focused()
     expect(page.locator("#query .label")).to_have_text("8")
     same = page.locator("#results-items .label.same").count()
     expect(page.locator("#results-summary")).to_have_text(f"20 items, {same} with the label 8")
