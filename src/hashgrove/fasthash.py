@@ -41,7 +41,7 @@ from hashgrove.runtime.threads import beside, in_order
 from hashgrove.step_one import SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.feature_store import FeatureStore
-from hashgrove.storage.models import plain
+from hashgrove.storage.models import plain, plain_as_before
 from hashgrove.supervision import Supervision, Target, read_groups
 from hashgrove.two_step import BitRecord, two_step
 
@@ -553,9 +553,10 @@ class FastHash(SupervisedHasher):
         learner: HashFunction,
     ) -> Checkpoint:
         """A checkpoint of everything that decides what a bit becomes, however many bits there will be."""
-        left_out = self.not_saved | {"n_bits", "generic_bits", "metric"}  # the metric matters before the first bit only
+        before_the_first_bit = {"metric", "new_classes"}  # they matter then only
+        left_out = self.not_saved | {"n_bits", "generic_bits"} | before_the_first_bit
         values = self.get_params(deep=False) | {"hash_function": learner}
-        parameters = {name: plain(value) for name, value in values.items() if name not in left_out}
+        parameters = {name: plain_as_before(value) for name, value in values.items() if name not in left_out}
         more = [] if others is None else [others]
         return Checkpoint(path, fingerprint(parameters, X, *supervision.arrays(), *more))
 

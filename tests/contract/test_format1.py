@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 
@@ -10,11 +11,14 @@ import pytest
 
 import fixtures
 import hashgrove
-from hashgrove import load_hasher, load_index
+from hashgrove import BoostedTrees, load_hasher, load_index
 from hashgrove.encoders import ENCODERS
 from hashgrove.features import load_extractor
+from hashgrove.functions import HASH_FUNCTIONS
+from hashgrove.storage.models import plain, rebuild
 from paths import FORMAT1
 
+HASH_FUNCTIONS_BY_CLASS = {kind.__name__: kind for kind in HASH_FUNCTIONS.values()}
 STORED = np.load(FORMAT1 / "inputs.npz")
 CODES = {name: bytes.fromhex(text) for name, text in json.loads((FORMAT1 / "codes.json").read_text()).items()}
 
@@ -63,3 +67,18 @@ def test_an_index_has_its_items_in_their_order(name):
 def test_an_extractor_gives_the_features_that_it_gave(name):
     extractor = load_extractor(FORMAT1 / f"{name}.features")
     np.testing.assert_allclose(extractor.transform(fixtures.IMAGES), STORED[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_file_without_a_newer_parameter_means_what_it_meant():
+    written = {"class": "BoostedTrees", "params": plain(BoostedTrees(n_trees=3))["params"]}
+    del written["params"]["n_thresholds"]
+    assert rebuild(written, HASH_FUNCTIONS_BY_CLASS).n_thresholds == 256, "the release tried all thresholds"
+    assert rebuild(plain(BoostedTrees(n_trees=3)), HASH_FUNCTIONS_BY_CLASS).n_thresholds is None
+    del written["params"]["n_trees"]
+    with pytest.raises(ValueError, match="must have the parameters"):
+        rebuild(written, HASH_FUNCTIONS_BY_CLASS)
+
+
+@pytest.mark.parametrize("kind", HASH_FUNCTIONS_BY_CLASS.values())
+def test_newer_parameters_are_parameters(kind):
+    assert getattr(kind, "added", {}).keys() <= inspect.signature(kind).parameters.keys()

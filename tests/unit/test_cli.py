@@ -283,7 +283,7 @@ class TestErrors:
             ("train X.npy y.npy -o .", 1, "must be a regular file"),
             ("train X.npy y.npy -o X.npy", 1, r"must not be the input file X\.npy"),
             ("train all.npz:X all.npz:y -o all.npz", 1, "must not be the input file"),
-            ("train X.npy --label-column digit -o m", 1, r"a column can be chosen in \.csv"),
+            ("train X.npy --label-column digit -o m", 1, r"columns can be named for \.csv"),
             ("train X.npy --pairs far.npy -o m", 1, "must name points from 0 to 299"),
             ("train X.npy -o m", 2, "Give one of LABELS, --label-column, --pairs and --triplets"),
             ("train X.npy y.npy --pairs far.npy -o m", 2, "Give one of"),
@@ -440,7 +440,7 @@ class TestHelp:
         text = " ".join(call(capsys, "train", "--help")[1].split())
         trees = inspect.signature(BoostedTrees).parameters
         assert f"Length of a code. [default: {FastHash().n_bits}]" in text
-        assert re.search(rf"--depth INTEGER trees: [^\]]+ \[default: {trees['max_depth'].default}\]", text)
+        assert re.search(rf"--depth INTEGER [^\[\]]+ \[default: {trees['max_depth'].default}\]", text)
         assert f"[{'|'.join(LOSSES)}]" in text
 
     def test_every_command_has_an_example_on_its_page(self):

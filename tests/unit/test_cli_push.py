@@ -152,7 +152,15 @@ def test_wrong_calls(capsys, folder):
     fails(capsys, "pull", "sqlite:///a.db", "-o", "a.npy", code=2, match="--ids must be given")
     FlatIndex(np.load("codes.npy")).save("codes.hgi")
     fails(
-        capsys, "push", "codes.hgi", "--ids", "ids.txt", "--to", "sqlite:///b.db", code=2, match="an index holds both"
+        capsys,
+        "push",
+        "codes.hgi",
+        "--ids",
+        "ids.txt",
+        "--to",
+        "sqlite:///b.db",
+        code=2,
+        match="an index holds ids",
     )
     with connect("sqlite:///lines.db") as index:
         index.add(np.zeros((1, 1), np.uint8), ids=["two\u2028lines"])

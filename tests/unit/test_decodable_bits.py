@@ -93,12 +93,15 @@ class TestFit:
             hasher.set_params(n_bits=32).fit(X, Y)
 
     def test_validation_measures_the_decoded_ranking_too_and_does_not_warn_of_it(self, recwarn):
-        found = small().fit(X, Y, validation=0.3, refit=False).validation_
-        plain, decoded = found.rows[0], found.rows[-1]
-        assert (plain.method, decoded.method) == ("these codes", "these codes, decoded")
-        assert decoded.map > plain.map
-        assert decoded.n_bytes == plain.n_bytes == 2
-        assert not [warning for warning in found.warnings() if "decoded" in warning]
+        leads = []
+        for seed in range(3):
+            found = small(random_state=seed).fit(X, Y, validation=0.3, refit=False).validation_
+            plain, decoded = found.rows[0], found.rows[-1]
+            assert (plain.method, decoded.method) == ("these codes", "these codes, decoded")
+            assert decoded.n_bytes == plain.n_bytes == 2
+            assert not [warning for warning in found.warnings() if "decoded" in warning]
+            leads.append(decoded.map - plain.map)
+        assert np.mean(leads) > 0.01
 
     def test_a_checkpoint_has_all_bits(self, tmp_path, hasher):
         path = tmp_path / "run"
@@ -136,7 +139,7 @@ class TestDecoder:
         bits[:, hasher.encoder_.is_generic] = ~bits[:, hasher.encoder_.is_generic]
         other = np.packbits(bits, axis=1, bitorder="little")
         decoder = hasher.encoder_.decoder
-        np.testing.assert_allclose(decoder.decode(other), decoder.decode(codes), rtol=1e-6)
+        np.testing.assert_allclose(decoder.decode(other), decoder.decode(codes), rtol=1e-5)
 
     def test_the_likeliest_classes_have_their_names_after_loading(self, tmp_path):
         names = np.array([f"class {label}" for label in Y])

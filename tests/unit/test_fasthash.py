@@ -30,6 +30,7 @@ from hashgrove import (
     fasthash,
     load,
     losses,
+    step_one,
     two_step,
     unpack,
 )
@@ -420,7 +421,8 @@ class TestManyRows:
 def test_records_have_the_seconds_of_each_step(monkeypatch, stagewise):
     """The clock goes on by one at each look."""
     looks = iter(range(1000))
-    monkeypatch.setattr(two_step, "time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
+    for module in (step_one, two_step):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
     X, y = np.random.default_rng(0).random((60, 3)), np.arange(60) % 3
     learner = BoostedTrees(n_trees=2, max_depth=2)
     hasher = FastHash(3, hash_function=learner, stagewise=stagewise, n_jobs=1, random_state=0).fit(X, y)

@@ -73,7 +73,7 @@ def test_training_shows_each_of_its_steps(here):
 
 def test_other_commands_show_their_steps(here):
     lines = shown("encode", "m.hashgrove", "X.npy", "-o", "c.npy", cwd=here)
-    assert_in_order(lines, "loading the library", "encoding X.npy", "Wrote 100 codes")
+    assert_in_order(lines, "loading the library", "rows", "Wrote 100 codes")
     lines = shown("index", "build", "X.npy", "--model", "m.hashgrove", "-o", "i.hgi", cwd=here)
     assert_in_order(lines, "loading", "encoding X.npy", "writing the index and its tables", "Wrote 100 items")
     lines = shown("search", "i.hgi", "X.npy", "-k", "1", cwd=here)

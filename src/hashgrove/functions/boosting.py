@@ -120,6 +120,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "start": OneOf((None, "linear", "kernel")),
         "n_anchors": Integer(1),
     }
+    added: ClassVar[dict[str, Any]] = {"n_thresholds": N_BINS}  # what files before these parameters mean
     stagewise: ClassVar[bool] = (
         False  # independent bits are learned in parallel, and are no worse: docs/how-it-works.md
     )

@@ -65,6 +65,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
         "power": Number(above=0, below=1.0000001),
         "n_anchors": Integer(1, or_none=True),
     }
+    added: ClassVar[dict[str, Any]] = {"classifier": "ridge", "spread": False}  # what files before these mean
     stagewise: ClassVar[bool] = False  # what a bit gets wrong says little about others: all come from the same p
     weighted: ClassVar[bool] = False
     generic_share: ClassVar[float] = 0.25

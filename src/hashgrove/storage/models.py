@@ -23,7 +23,7 @@ from hashgrove.storage.modelfile import ModelFileError
 if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor, ImageEncoder
 
-__all__ = ["Learned", "load", "plain", "read_learned", "rebuild", "save"]
+__all__ = ["Learned", "load", "plain", "plain_as_before", "read_learned", "rebuild", "save"]
 
 FEATURES_PREFIX = "features."  # starts the names of an extractor's arrays in a model file
 
@@ -162,8 +162,23 @@ def plain(value: Any) -> Any:
     return getattr(value, "__name__", type(value).__name__)
 
 
+def plain_as_before(value: Any) -> Any:
+    """A parameter as `plain` writes it, but without those of its own parameters that are newer than its first release.
+
+    They are left out where they have their default, so that a checkpoint of an earlier version goes on. ``added`` of a
+    class has these parameters, and the values that they have in files without them.
+    """
+    found = plain(value)
+    for name in getattr(type(value), "added", {}):
+        if getattr(value, name) == inspect.signature(type(value)).parameters[name].default:
+            del found["params"][name]
+    return found
+
+
 def rebuild(value: Any, known: Mapping[str, Any]) -> Any:
     """The parameter that `plain` wrote; classes are looked up by name in ``known``, and no other code is run.
+
+    A file of an earlier version may lack parameters that a class has in ``added``.
 
     >>> from hashgrove.inference import ICM
     >>> rebuild({"class": "ICM", "params": {"n_sweeps": 3, "start": "ones"}}, {"ICM": ICM}).n_sweeps
@@ -175,6 +190,7 @@ def rebuild(value: Any, known: Mapping[str, Any]) -> Any:
     if value.keys() != {"class", "params"} or not isinstance(params, dict) or name not in known:
         raise ValueError(f"{name[:100]!r} cannot be made again from a file, which knows {sorted(known)}.")
     names = inspect.signature(known[name]).parameters.keys()
+    params = getattr(known[name], "added", {}) | params
     if params.keys() != names:
         raise ValueError(f"{name} must have the parameters {sorted(names)}. Got {str(sorted(params))[:100]} instead.")
     return known[name](**{key: rebuild(item, known) for key, item in params.items()})
