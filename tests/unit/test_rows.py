@@ -7,7 +7,15 @@ import pytest
 from scipy import sparse
 
 from hashgrove.numerics import rows
-from hashgrove.numerics.rows import LARGEST_COUNT, LARGEST_TOTAL, LEVELS, ExactSums, Rows, evenly_spaced, integer_counts
+from hashgrove.numerics.rows import (
+    LARGEST_COUNT,
+    LARGEST_TOTAL,
+    LEVELS,
+    ExactSums,
+    Rows,
+    integer_counts,
+    stratified_rows,
+)
 from hashgrove.numerics.unit_rows import unit_rows
 
 X = unit_rows(np.random.default_rng(0).normal(size=(500, 12)) + 0.3)
@@ -101,8 +109,16 @@ def test_rows_are_kept_only_if_they_are_few(monkeypatch):
         assert len(calls) == n_calls
 
 
-@pytest.mark.parametrize(("n", "size", "expected"), [(5, 9, 5), (5, 5, 5), (100, 30, 25), (7, 1, 1)])
-def test_evenly_spaced(n, size, expected):
-    found = evenly_spaced(n, size)
-    assert len(found) == expected <= size
-    assert len(set(np.diff(found))) <= 1
+@pytest.mark.parametrize(("n", "size"), [(5, 9), (5, 5), (100, 30), (7, 1), (2_000_000, 50_000)])
+def test_stratified_rows_are_one_of_each_part(n, size):
+    found = stratified_rows(n, size)
+    assert len(found) == min(n, size)
+    limits = np.arange(len(found) + 1) * n // len(found)
+    assert (limits[:-1] <= found).all()
+    assert (found < limits[1:]).all()
+    np.testing.assert_array_equal(found, stratified_rows(n, size))
+
+
+def test_stratified_rows_of_classes_that_take_turns_are_of_all_classes():
+    classes = stratified_rows(40_000, 20_000) % 2
+    assert 0.45 < classes.mean() < 0.55

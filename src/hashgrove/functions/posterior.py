@@ -20,7 +20,7 @@ from hashgrove.encoders.posterior import softened
 from hashgrove.functions.spreading import logistic_regression
 from hashgrove.numerics.calibration import fit_sigmoids, fit_temperature
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
-from hashgrove.numerics.rows import Numbers, Rows, evenly_spaced
+from hashgrove.numerics.rows import Numbers, Rows, stratified_rows
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
@@ -56,7 +56,7 @@ class UnitRows:
     weights : float64 array of shape (n,), or None
         How much each row counts.
     learned : array of row numbers, or None
-        The rows that regressions learn from: all, or 100,000 at equal distances if rows are lifted.
+        The rows that regressions learn from: all, or a sample of 100,000 if rows are lifted.
     """
 
     lift: UnitKernel | None
@@ -88,7 +88,7 @@ class UnitRows:
 
         shape = len(X), min(n_columns, MAX_FEATURES)
         rows = Rows(lambda numbers: scaled(X[numbers]), shape, n_jobs=n_jobs)
-        learned = None if lift is None or len(X) <= LIFTED_ROWS else evenly_spaced(len(X), LIFTED_ROWS)
+        learned = None if lift is None or len(X) <= LIFTED_ROWS else stratified_rows(len(X), LIFTED_ROWS)
         return cls(lift, sketch, rows, None if others is None else scaled(others), weights, learned)
 
     @cached_property
@@ -241,7 +241,7 @@ def _logistic(
     """A logistic regression of the labels on at most 50,000 rows; the other rows are unseen in any case."""
     labels = _present_labels(supervision)
     n = labels.shape[0]
-    learned = evenly_spaced(n, LOGISTIC_ROWS)
+    learned = stratified_rows(n, LOGISTIC_ROWS)
     found = logistic_regression(
         rows.rows.take(learned),
         labels[learned].toarray(),

@@ -19,7 +19,7 @@ from hashgrove.encoders import UNIT, Encoder, Linear, Posterior, Sum
 from hashgrove.functions.base import is_constant
 from hashgrove.functions.posterior import CALIBRATION_ROWS, POWER, LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_logistic
-from hashgrove.numerics.rows import Numbers, evenly_spaced
+from hashgrove.numerics.rows import Numbers, stratified_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.supervision import Supervision
 
@@ -69,7 +69,7 @@ class LinearStart:
         if is_constant(z):
             worth = np.array([0.0] * len(found) + [float(z[0]) * CERTAIN])
         else:
-            some = evenly_spaced(len(z), CALIBRATION_ROWS)
+            some = stratified_rows(len(z), CALIBRATION_ROWS)
             worth = _worth(predictions[some], (z[some] + 1) / 2, None if weights is None else weights[some])
         factors = [factor * part.weights for factor, part in zip(worth, found, strict=False)]
         shift = float(worth[-1] + sum(factor * part.bias[0] for factor, part in zip(worth, found, strict=False)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from hashgrove.numerics.rows import ROWS_PER_CHUNK, ExactSums, Numbers, Rows, evenly_spaced, integer_counts
+from hashgrove.numerics.rows import ROWS_PER_CHUNK, ExactSums, Numbers, Rows, integer_counts, stratified_rows
 from hashgrove.runtime.threads import chunks, run_tasks
 
 __all__ = ["LeaveOneOutRidge", "Regression"]
@@ -110,7 +110,7 @@ class LeaveOneOutRidge:
     def best_penalty(self, targets: Any) -> float:
         """The penalty with the least squared error of the leave-one-out predictions, summed over all targets.
 
-        The errors are those of at most 20,000 rows, at equal distances.
+        The errors are those of at most 20,000 rows.
         """
         sample = self._sample
         mean, projected = self._projected(targets)
@@ -143,7 +143,7 @@ class LeaveOneOutRidge:
     def _sample(self) -> _Sample:
         """The rows whose errors choose the penalty."""
         size = min(PENALTY_ROWS, max(PENALTY_VALUES // self._rows.shape[1], 1))
-        numbers = self._learned[evenly_spaced(self._n, size)]
+        numbers = self._learned[stratified_rows(self._n, size)]
         tasks = [(numbers[start:stop],) for start, stop in chunks(len(numbers), ROWS_PER_CHUNK)]
         projections = np.concatenate(run_tasks(self._projections, tasks, n_jobs=self._rows.n_jobs))
         return _Sample(numbers, projections, self._leverages(self._penalties, numbers, projections))

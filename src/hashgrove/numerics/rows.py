@@ -16,7 +16,7 @@ from scipy import sparse
 
 from hashgrove.runtime.threads import chunks, in_order, run_tasks
 
-__all__ = ["ROWS_PER_CHUNK", "ExactSums", "Numbers", "Rows", "evenly_spaced", "integer_counts"]
+__all__ = ["ROWS_PER_CHUNK", "ExactSums", "Numbers", "Rows", "integer_counts", "stratified_rows"]
 
 ROWS_PER_CHUNK = 4096  # the grid on which rows are made; scores in float32 belong to it
 KEPT_VALUES = 2**24  # rows with fewer values in all are made once and kept
@@ -61,13 +61,18 @@ class Rows:
         return np.concatenate(run_tasks(function, [(numbers,) for numbers in self.chunks()], n_jobs=self.n_jobs))
 
 
-def evenly_spaced(n: int, size: int) -> NDArray[np.intp]:
-    """About ``size`` row numbers at equal distances, at most ``size``; all of them if there are fewer.
+def stratified_rows(n: int, size: int) -> NDArray[np.intp]:
+    """``size`` row numbers, ascending: a random one of each of so many equal parts; all of them if there are fewer.
 
-    >>> evenly_spaced(5, 3).tolist()
-    [0, 2, 4]
+    The same for the same numbers. Rows at equal distances would all be of one class where classes take turns.
+
+    >>> stratified_rows(3, 5).tolist(), (stratified_rows(6, 3) // 2).tolist()
+    ([0, 1, 2], [0, 1, 2])
     """
-    return np.arange(0, n, -(-n // size))
+    if n <= size:
+        return np.arange(n)
+    limits = np.arange(size + 1) * n // size
+    return limits[:-1] + np.random.default_rng([n, size]).integers(np.diff(limits))
 
 
 def integer_counts(weights: NDArray[np.float64] | None) -> NDArray[np.int64] | None:
