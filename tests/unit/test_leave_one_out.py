@@ -108,13 +108,29 @@ def test_sparse_targets_are_those_of_a_dense_array(n_targets):
         assert ridge.best_penalty(sparse.csr_array(tags)) == ridge.best_penalty(tags)
 
 
-def test_targets_one_by_one_are_the_same_to_the_last_bit():
-    X, targets = problem((40, 6))
+@pytest.mark.parametrize("shape", [(40, 6), (29, 40)], ids=["tall", "wide"])
+def test_targets_one_by_one_are_the_same_to_the_last_bit(shape):
+    X, targets = problem(shape, n_targets=21)
     ridge = ridge_of(X)
     for k, found in enumerate(ridge.solve_each(targets, 0.3)):
         alone = ridge.solve(targets[:, k : k + 1], 0.3)
         np.testing.assert_array_equal(found.weights, alone.weights)
         np.testing.assert_array_equal(found.bias, alone.bias)
+
+
+@pytest.mark.parametrize("shape", [(6000, 48), (90, 100)], ids=["tall", "wide"])
+def test_predictions_do_not_depend_on_what_was_solved_before_or_meanwhile(shape):
+    """Threads that learn bits share the regression, and choose a penalty each."""
+    X, targets = (part.astype(np.float32) for part in problem(shape))
+    targets = targets.astype(np.int64)
+    first, second = ridge_of(X), ridge_of(X)
+    penalty = first.best_penalty(targets)
+    model = first.solve(targets, penalty)
+    found = first.left_out(model, targets)
+    second.left_out(second.solve(targets, 2 * penalty), targets)
+    np.testing.assert_array_equal(second.left_out(second.solve(targets, penalty), targets), found)
+    first.left_out(first.solve(targets, 2 * penalty), targets)
+    np.testing.assert_array_equal(first.left_out(model, targets), found)
 
 
 def test_rows_that_are_not_learned_from_get_the_prediction_of_the_model():

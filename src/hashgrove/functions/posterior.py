@@ -196,6 +196,11 @@ class LabelPosterior:
         """Regressions on `phi`."""
         return LeaveOneOutRidge(self.phi, self.rows.weights, learned=self.rows.learned)
 
+    def prepare_bits(self) -> None:
+        """Compute what all bits need on all threads, rather than in the first of the threads that learn bits."""
+        self.ridge.leverage(self.penalty)
+        _ = self.seen, self._expanded
+
     @property
     def penalty(self) -> float:
         """The penalty of the regression of a bit on `phi`."""

@@ -51,8 +51,10 @@ class LinearStart:
         weights = None if supervision is None else supervision.weights
         rows = UnitRows.of(X, weights, rng, n_anchors=n_anchors, n_jobs=n_jobs)
         if supervision is None or not supervision.has_labels:
+            _ = rows.ridge  # on all threads, before those that learn bits need it
             return cls(rows, None, None)
         posterior = LabelPosterior.learn(rows, supervision, power=POWER, rng=rng, classifier="ridge")
+        posterior.prepare_bits()
         return cls(rows, posterior.label_penalty, posterior)
 
     @single_threaded_blas()

@@ -104,7 +104,8 @@ class LeaveOneOutRidge:
             square *= self._n / self._total
         values, self._vectors = eigh(square, overwrite_a=True, check_finite=False, driver="evd")
         self._values = np.maximum(values, 0.0)
-        self._last: tuple[float, NDArray[np.float64]] | None = None  # a penalty, and the leverages with it
+        self._kept: NDArray[Any] | None = None  # `_projections` of all rows, once they were needed
+        self._leverages_with: dict[float, NDArray[np.float64]] = {}  # of all rows, by penalty
         self._last_targets: tuple[Any, NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def best_penalty(self, targets: Any) -> float:
@@ -130,8 +131,6 @@ class LeaveOneOutRidge:
 
         tasks = chunks(len(sample.numbers), ROWS_PER_CHUNK)
         best = int(np.argmin(np.sum(run_tasks(errors, tasks, n_jobs=self._rows.n_jobs), axis=0)))
-        if len(sample.numbers) == len(self._rows):
-            self._last = float(self._penalties[best]), sample.leverages[:, best]
         return float(self._penalties[best])
 
     @property
@@ -146,6 +145,8 @@ class LeaveOneOutRidge:
         numbers = self._learned[stratified_rows(self._n, size)]
         tasks = [(numbers[start:stop],) for start, stop in chunks(len(numbers), ROWS_PER_CHUNK)]
         projections = np.concatenate(run_tasks(self._projections, tasks, n_jobs=self._rows.n_jobs))
+        if len(numbers) == len(self._rows):
+            self._kept = projections
         return _Sample(numbers, projections, self._leverages(self._penalties, numbers, projections))
 
     def solve(self, targets: Any, penalty: float) -> Regression:
@@ -161,6 +162,7 @@ class LeaveOneOutRidge:
 
     def left_out(self, model: Regression, targets: Any) -> NDArray[np.float64]:
         """The predictions for all rows, each by the model that had not seen the row."""
+        self.leverage(model.penalty)  # on all threads
         return np.asarray(self._rows.apply(lambda numbers: self.left_out_of(model, targets, numbers)))
 
     def left_out_of(self, model: Regression, targets: Any, numbers: Numbers) -> NDArray[Any]:
@@ -168,19 +170,24 @@ class LeaveOneOutRidge:
         rows = self._rows.take(numbers)
         predictions = rows @ model.weights.T.astype(rows.dtype)
         predictions += model.bias.astype(rows.dtype)
-        return _leave_out(predictions, self._leverage(model.penalty)[numbers], targets[numbers])
+        return _leave_out(predictions, self.leverage(model.penalty)[numbers], targets[numbers])
 
-    def _leverage(self, penalty: float) -> NDArray[np.float64]:
-        """The leverage h of each row with a penalty; that of the last one is kept."""
-        last = self._last  # read once: another thread may solve with another penalty
-        if last is None or last[0] != penalty:  # one penalty serves all bits of a fit
+    def leverage(self, penalty: float) -> NDArray[np.float64]:
+        """The leverage h of each row with a penalty. It is kept, because all bits of a fit share a few penalties.
+
+        Several threads that ask for it at the same time get the same, to the last bit.
+        """
+        found = self._leverages_with.get(penalty)
+        if found is None:
             one = np.array([penalty])
             found = self._rows.apply(lambda numbers: self._leverages(one, numbers, self._projections(numbers))[:, 0])
-            last = self._last = penalty, found
-        return last[1]
+            self._leverages_with[penalty] = found
+        return found
 
     def _projections(self, numbers: Numbers) -> NDArray[Any]:
         """The products of some rows, minus the mean, with the eigenvectors."""
+        if self._kept is not None:
+            return np.asarray(self._kept[numbers])
         if self._all is None:
             rows = self._rows.take(numbers)
             return np.asarray((rows - self._mean.astype(rows.dtype)) @ self._vectors.astype(rows.dtype))
@@ -216,7 +223,7 @@ class LeaveOneOutRidge:
     def _new_moments(self, targets: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self._all is not None:
             dense = targets.toarray() if sparse.issparse(targets) else targets
-            mean = self._share @ dense
+            mean = np.array([self._share @ target for target in dense.T])  # each as if it was alone
             return mean, ((dense - mean) * self._root[:, None]).T
         sums, moment = self._sums.with_targets(targets)
         moment -= np.outer(sums, self._mean)
