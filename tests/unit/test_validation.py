@@ -16,7 +16,7 @@ from hashgrove import ITQ, FastHash, LinearSVM, PosteriorBits, choosing, evaluat
 from hashgrove.cli import main
 from hashgrove.metrics import Comparison, Difference, count_distinct, evaluate_vectors
 from hashgrove.storage.modelfile import read_header
-from hashgrove.supervision import ClassLabels, read_groups
+from hashgrove.supervision import ClassLabels, draw_groups, read_groups
 from hashgrove.validation import CODES, VECTORS, Measured, Validation, hold_out, validate
 from makers import blob_tags, blobs, pairs_of
 
@@ -403,6 +403,13 @@ class TestGroups:
         assert hasher.validation_.n_rows == is_out.sum()
         np.testing.assert_array_equal(hasher.transform(X), small().fit(X, Y).transform(X))  # in the end all rows count
 
+    def test_a_large_group_is_not_held_out_where_smaller_ones_make_up_the_share(self):
+        numbers = np.repeat([0, 1, 2], [900, 50, 50])
+        for share, n_rows in ((0.1, 100), (0.06, 50), (0.01, 50)):
+            for seed in range(5):
+                assert draw_groups(numbers, share, np.random.default_rng(seed)).sum() == n_rows
+        assert not draw_groups(np.zeros(9, np.intp), 0.5, np.random.default_rng(0)).any()
+
     def test_rows_without_a_label_have_groups_as_well(self):
         y = [None if row % 3 == 0 else label for row, label in enumerate(Y.tolist())]
         groups = np.arange(240) // 40
@@ -417,6 +424,7 @@ class TestGroups:
             (np.zeros(240), "must have at least two groups"),
             ([None, "a"] * 120, "must have a group for each row. Got none in row 0"),
             ([1.0, np.nan] * 120, "Got none in row 1"),
+            (pd.Series(["a", pd.NA] * 120, dtype="string"), "Got none in row 1"),
         ],
     )
     def test_wrong_groups(self, groups, match):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.runtime.parameters import ParameterError
+from hashgrove.supervision.reading import is_null
 
 __all__ = ["draw_groups", "read_groups"]
 
@@ -21,10 +22,11 @@ def read_groups(groups: Any, *, n_rows: int) -> NDArray[np.intp]:
     given = np.asarray(groups)
     if given.ndim != 1 or len(given) != n_rows:
         raise ParameterError("groups", f"must have one group for each of the {n_rows} rows. Got shape {given.shape}.")
-    is_missing = given != given  # as NaN is
     if given.dtype == object:
-        is_missing = np.array([name is None or name != name for name in given.tolist()], bool)
+        is_missing = np.array([is_null(name) for name in given.tolist()], bool)
         given = given.astype(str)
+    else:
+        is_missing = given != given  # as NaN is
     if np.any(is_missing):
         row = int(np.flatnonzero(is_missing)[0])
         raise ParameterError("groups", f"must have a group for each row. Got none in row {row}.")
@@ -35,20 +37,23 @@ def read_groups(groups: Any, *, n_rows: int) -> NDArray[np.intp]:
 
 
 def draw_groups(groups: NDArray[np.intp], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """The rows of randomly drawn groups, at least one and not all, that have about this share of the rows; as a mask.
+    """A mask of the rows of randomly drawn groups, which have about this share of the rows.
 
-    Groups are drawn until they would have more than the share. Of a single group no row is drawn.
+    Groups are drawn as long as they fit into the share; if none does, it is the smallest one. A single group is never
+    drawn.
 
     >>> groups = np.repeat([0, 1, 2, 3], [10, 20, 30, 40])
     >>> np.unique(groups[draw_groups(groups, 0.3, np.random.default_rng(1))])
-    array([2])
+    array([0, 1])
     """
     names, sizes = np.unique(groups, return_counts=True)
     order = rng.permutation(len(names))
     wanted, n_drawn = share * len(groups), 0
     drawn: list[int] = []
-    for place in order[: len(names) - 1]:
-        if not drawn or n_drawn + sizes[place] <= wanted:
+    for place in order:
+        if n_drawn + sizes[place] <= wanted:
             drawn.append(names[place])
             n_drawn += sizes[place]
+    if not drawn and len(names) > 1:
+        drawn.append(names[order[np.argmin(sizes[order])]])
     return np.isin(groups, drawn)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import column_or_1d
 
 from hashgrove.runtime.parameters import ParameterError
 
-__all__ = ["UNLABELLED", "is_tags", "read_classes", "read_pairs", "read_tags", "read_triplets"]
+__all__ = ["UNLABELLED", "is_null", "is_tags", "read_classes", "read_pairs", "read_tags", "read_triplets"]
 
 UNLABELLED = -1  # the class number of a point without a label
 COLLECTIONS = (set, frozenset, list, tuple, np.ndarray)
@@ -157,13 +157,13 @@ def _missing(y: NDArray[Any], unlabelled: Any) -> NDArray[np.bool_]:
         raise ParameterError("y", "must be finite, except for NaN, which means unlabelled. Got infinity.")
     missing = np.isnan(y) if y.dtype.kind in "fc" else np.zeros(len(y), bool)
     if y.dtype.kind in "OmM":
-        missing = np.array([_is_null(label) for label in y], bool)
+        missing = np.array([is_null(label) for label in y], bool)
     if unlabelled is not None:
-        missing |= np.array([not _is_null(label) and label == unlabelled for label in y.tolist()], bool)
+        missing |= np.array([not is_null(label) and label == unlabelled for label in y.tolist()], bool)
     return missing
 
 
-def _is_null(label: Any) -> bool:
+def is_null(label: Any) -> bool:
     """Whether a label is None, NaN, pandas' NA or NaT, or NumPy's NaT."""
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
@@ -195,7 +195,7 @@ def _as_collections(tags: Any) -> Sequence[Any] | None:
         return [list(row) for row in tags] if _has(tags.flat, (str, bytes)) else None
     rows = list(tags)
     for number, row in enumerate(rows):
-        if not isinstance(row, COLLECTIONS) and not _is_null(row):
+        if not isinstance(row, COLLECTIONS) and not is_null(row):
             raise ParameterError(
                 "y",
                 "must have one collection of tags per row, a set, list or tuple, or None. "
@@ -232,11 +232,11 @@ def _tag_matrix(tags: Any) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
 
 def _collected(rows: Sequence[Any], unlabelled: Any) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
     """The tag matrix of collections, with one column per tag in sorted order, and which points are unlabelled."""
-    missing = np.array([_is_null(row) or (unlabelled is not None and row == unlabelled) for row in rows], bool)
+    missing = np.array([is_null(row) or (unlabelled is not None and row == unlabelled) for row in rows], bool)
     tags = [[] if lost else list(row) for row, lost in zip(rows, missing, strict=True)]
     flat = np.empty(sum(map(len, tags)), object)
     flat[:] = [tag for row in tags for tag in row]
-    if any(_is_null(tag) or isinstance(tag, COLLECTIONS) for tag in flat):
+    if any(is_null(tag) or isinstance(tag, COLLECTIONS) for tag in flat):
         raise ParameterError("y", "must have strings or numbers as tags. Got a missing tag or a collection.")
     names, columns = np.unique(_of_one_type(flat), return_inverse=True)
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in tags])])
