@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import clone
 
 from hashgrove.hasher import SupervisedHasher
@@ -32,7 +33,8 @@ class LearningCurve:
     rows : tuple of int
         Numbers of training rows, ascending.
     values : float64 array of shape (n_repeats, n_sizes)
-        Mean average precision. Each repeat has held-out rows of its own, and its training rows contain each other.
+        Mean average precision. Each repeat has held-out rows of its own; its larger sets of training rows contain the
+        smaller ones.
     tolerance : float
         The gain of MAP that is not worth more rows.
     """
@@ -135,7 +137,7 @@ def learning_curve(
     Integer(1).check("n_repeats", n_repeats)
     Number(above=0, below=1).check("held_out", held_out)
     Number(low=0, below=1).check("tolerance", tolerance)
-    X = np.asarray(X)
+    X = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X)
     labels = Target(y).read(X, min_shared=getattr(hasher, "min_shared", MIN_SHARED), method=type(hasher).__name__)
     known = np.flatnonzero(labels.known)
     n_out = max(2, round(held_out * len(known)))
@@ -144,12 +146,14 @@ def learning_curve(
     for repeat in range(n_repeats):
         order = np.random.default_rng([seed, repeat]).permutation(known)
         searched, trained = np.sort(order[:n_out][:MAX_QUERIES]), order[n_out:]
+        labels.subset(searched).check_pairs()  # otherwise there is nothing to measure
         truth, options = labels.subset(searched).evaluation_labels()
+        options |= {"exclude_self": True, "knn": None, "n_jobs": getattr(hasher, "n_jobs", None)}
         for place, n in enumerate(sizes):
             some = np.sort(trained[:n])
             given, _ = labels.subset(some).evaluation_labels()
             codes = clone(hasher).fit(X[some], given).transform(X[searched])
-            report = evaluate(codes, codes, y_queries=truth, y_database=truth, exclude_self=True, knn=None, **options)
+            report = evaluate(codes, codes, y_queries=truth, y_database=truth, **options)
             values[repeat, place] = report.map
     return LearningCurve(sizes, values, float(tolerance))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from hashgrove import BoostedTrees, FastHash, LearningCurve, learning_curve
+from hashgrove import BoostedTrees, FastHash, LearningCurve, LinearSVM, learning_curve
 from makers import blob_tags, blobs
 
 X, Y = blobs()
@@ -50,6 +50,16 @@ class TestWhatIsMeasured:
         rows, tags = blob_tags()
         found = learning_curve(hasher(12), rows, form(tags), rows=[40, len(rows) // 2], n_repeats=1)
         assert found.mean[-1] > 0.5
+
+    def test_sparse_rows(self):
+        settings = {"rows": [50, 150], "n_repeats": 1}
+        svm = hasher(hash_function=LinearSVM())
+        found = learning_curve(svm, sparse.csr_matrix(X), Y, **settings)
+        np.testing.assert_allclose(found.values, learning_curve(svm, X, Y, **settings).values, atol=0.02)
+
+    def test_held_out_rows_without_a_similar_pair_are_refused(self):
+        with pytest.raises(ValueError, match="must make some pair of points similar"):
+            learning_curve(hasher(), X[:8], [0, 0, 0, 0, 1, 1, 1, 1], rows=[4, 5], held_out=0.25, n_repeats=9)
 
     def test_the_hasher_is_not_fitted(self):
         given = hasher()
