@@ -1,4 +1,4 @@
-"""How many generic bits serve a search for new classes, which are not in training: a trial that leaves classes out.
+"""The number of generic bits for searches among new classes, which are not in training: a trial chooses it.
 
 Learned bits serve the trained classes, and generic bits serve the others. How many of each are best depends on the data
 and on how much either search matters. The trial hides the labels of half of the classes, learns codes with several
@@ -62,6 +62,7 @@ def choose_generic_bits(
     *,
     n_bits: int,
     new_classes: float,
+    n_jobs: int | None = None,
 ) -> tuple[int, tuple[GenericTrial, ...]]:
     """The number of generic bits with the highest mean of both searches, and the trials.
 
@@ -80,8 +81,10 @@ def choose_generic_bits(
     n_bits : int
     new_classes : float
         The weight of the search for new classes; that of the search for trained ones is the rest of 1.
+    n_jobs : int or None
     """
-    counts = [round(share * n_bits) for share in SHARES]
+    counts = sorted({round(share * n_bits) for share in SHARES})
+    options: dict[str, Any] = {"exclude_self": True, "knn": None, "n_jobs": n_jobs}
     sample = np.sort(rng.permutation(len(X))[:SAMPLE_ROWS])
     rows, known = X[sample], supervision.subset(sample)
     parts = _split(known, rng) if supervision.exclusive else None
@@ -96,8 +99,8 @@ def choose_generic_bits(
         for count in counts:
             encoder, found = fit(count, *given), []
             for part in searched:
-                codes, y = encoder.encode(rows[part]), labels[part]
-                found.append(evaluate(codes, codes, y_queries=y, y_database=y, exclude_self=True, knn=None).map)
+                codes, y = encoder.encode(rows[part], n_jobs=n_jobs), labels[part]
+                found.append(evaluate(codes, codes, y_queries=y, y_database=y, **options).map)
             trials.append(GenericTrial(count, *found))
             log.info("new_classes: %s", trials[-1])
     best = max(trials, key=lambda trial: (1 - new_classes) * trial.trained + new_classes * trial.new)

@@ -125,6 +125,7 @@ class TestRefused:
             (FastHash(8, hash_function=BoostedTrees(start="linear")), {}, "hash_function='trees', generic_bits=0"),
             (FastHash(8, hash_function=TREES, generic_bits=2), {}, "Got a FeatureStore"),
             (FastHash(8, hash_function=TREES, warm_start=True), {}, "Got a FeatureStore"),
+            (FastHash(8, hash_function=TREES, new_classes=0.5), {}, "Got a FeatureStore"),
             (FastHash(8, hash_function=TREES), {"validation": 0.2}, "'validation' parameter must be None"),
             (FastHash(8, hash_function=TREES), {"unlabelled": 0}, "'y' parameter must have a label for every row"),
             (ITQ(8), {}, "'X' parameter must be rows for ITQ"),

@@ -46,6 +46,10 @@ def test_the_chosen_number_has_the_best_mean_of_both_searches():
     assert [trial.generic_bits for trial in trials] == [4, 6, 8, 12, 16]
 
 
+def test_no_number_is_tried_twice():
+    assert [trial.generic_bits for trial in choose(0.5, n_bits=2)[2]] == [0, 1, 2]
+
+
 def test_no_fit_sees_a_hidden_class_or_a_held_out_row():
     others = X[:5] + 1
     given, _, trials = choose(0.5, others=others)
