@@ -177,8 +177,11 @@ def choose(
     if not supervision.has_labels:
         return Choice(BoostedTrees(start="linear"), (), 0, 0, "Pairs have no labels, which posterior bits need.")
     trained, held_out = _split(supervision, rng, groups)
-    if len(X) < LEAST_ROWS or not supervision.subset(trained).has_pairs():
+    if len(X) < LEAST_ROWS:
         return Choice(PosteriorBits(), (), 0, 0, f"There are too few rows for a trial: {len(X)}.")
+    if not supervision.subset(trained).has_pairs():
+        why = "The rows that are not held out have no similar or no dissimilar pair, so nothing can be learned."
+        return Choice(PosteriorBits(), (), 0, 0, why)
     if not supervision.subset(held_out).has_pairs():
         why = "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
         return Choice(PosteriorBits(), (), 0, 0, why)

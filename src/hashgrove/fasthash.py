@@ -329,8 +329,9 @@ class FastHash(SupervisedHasher):
         more: dict[str, Any] = {"others": others, "groups": None if groups is None else groups[held_out.trained]}
         if refit:
             self._checked_data(X, supervision, earlier)
-            beside = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
-            encoder = self._learn_rows(rows, known, LearnedBits(seed), beside, **more, final=False)
+            file = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
+            chosen = self._choose(X, supervision, earlier, others, groups) if len(earlier) else None  # that of before
+            encoder = self._learn_rows(rows, known, LearnedBits(seed), file, chosen, **more, final=False)
         else:
             encoder = self._learn_rows(rows, known, earlier, checkpoint, **more)
         with show_step("measuring the codes of the held-out rows", verbose=self.verbose):
@@ -508,7 +509,7 @@ class FastHash(SupervisedHasher):
                 return hasher._learn_bits(X, supervision, learner, LearnedBits(learned.seed), others)[0]
 
             rng = substream(np.random.default_rng(learned.seed), 5)
-            how: dict[str, Any] = {"n_bits": self.n_bits, "new_classes": self.new_classes}
+            how: dict[str, Any] = {"n_bits": self.n_bits, "new_classes": self.new_classes, "n_jobs": self.n_jobs}
             self._n_generic, self.generic_trials_ = choose_generic_bits(fit, X, supervision, _fewer(others), rng, **how)
 
     def _asked_generic(self) -> int | None:
@@ -597,7 +598,7 @@ class FastHash(SupervisedHasher):
         return bool(getattr(as_learner(self.hash_function), "accepts_sparse", False))
 
     def _accepts_store(self) -> bool:
-        if self.hash_function == AUTO or self.warm_start:
+        if self.hash_function == AUTO or self.warm_start or self.new_classes:
             return False
         learner = as_learner(self.hash_function)
         return bool(getattr(learner, "accepts_store", False)) and self._count_generic(learner) == 0

@@ -204,6 +204,7 @@ def hold_out(
             is_out = draw_groups(groups, float(validation), rng)
             trained, chosen = np.flatnonzero(~is_out), np.flatnonzero(is_out)
         rows, labels = X[chosen], supervision.subset(chosen)
+        supervision.subset(trained).check_pairs()
     elif isinstance(validation, tuple | list) and len(validation) == 2:
         trained, (rows, labels) = np.arange(len(X)), read(*validation)
     else:

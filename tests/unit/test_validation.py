@@ -159,6 +159,14 @@ class TestHeldOut:
         assert seen == [180]
         assert hasher.hash_function_ is CHOICE.hash_function
 
+    def test_a_warm_start_keeps_the_choice(self, monkeypatch):
+        """All bits of a model are of one hash function, and the validated one is that of the model."""
+        monkeypatch.setattr(choosing, "choose", lambda *_, **__: CHOICE)
+        hasher = small(8, hash_function="auto", warm_start=True).fit(X, Y)
+        monkeypatch.setattr(choosing, "choose", lambda *_, **__: pytest.fail("it was chosen already"))
+        grown = hasher.set_params(n_bits=12).fit(X, Y, validation=0.25)
+        assert grown.hash_function_ is CHOICE.hash_function
+
     def test_a_warm_start_does_not_see_the_held_out_rows_either(self):
         hasher = small(8, warm_start=True).fit(X, Y)
         grown = hasher.set_params(n_bits=12).fit(X, Y, validation=0.25)
@@ -259,6 +267,13 @@ class TestRefused:
         learned = []
         with pytest.raises(ValueError, match="at least two"):
             small(callbacks=[learned.append]).fit(X, Y, validation=(X_NEW[:20], labels))
+        assert learned == []
+
+    def test_rows_to_learn_from_without_a_dissimilar_pair_are_refused_before_the_fit(self):
+        y, groups = np.repeat([0, 1, 2], [50, 50, 140]), np.repeat([0, 1], [100, 140])  # the first group is held out
+        learned = []
+        with pytest.raises(ValueError, match="must make some pair of points dissimilar"):
+            small(callbacks=[learned.append]).fit(X, y, validation=0.5, groups=groups)
         assert learned == []
 
     def test_rows_of_another_width_are_refused_before_the_fit(self):
