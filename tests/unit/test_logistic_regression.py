@@ -94,6 +94,18 @@ class TestSolution:
         assert np.sign(best - MIDDLE) == step
 
 
+def test_rows_of_weight_zero_do_not_choose_the_penalty():
+    """Half of the rows of the fold that chooses have labels of chance, and count for nothing."""
+    folds = split_folds(CLASSES, exclusive=True, rng=np.random.default_rng(0))
+    weights = np.where((folds == 0) & (np.cumsum(folds == 0) % 2 == 0), 0.0, 1.0)
+    noise = CLASSES.copy()
+    noise[weights == 0] = np.eye(6)[np.random.default_rng(1).integers(6, size=int((weights == 0).sum()))]
+    given = {"exclusive": True, "folds": folds, "sample_weight": weights}
+    one, two = (fit_out_of_fold(X, y, rng=np.random.default_rng(1), **given) for y in (CLASSES, noise))
+    assert one.penalty == two.penalty
+    np.testing.assert_allclose(one.left_out, two.left_out, rtol=1e-4, atol=1e-4)
+
+
 def test_folds_divide_each_class_evenly():
     folds = split_folds(CLASSES, exclusive=True, rng=np.random.default_rng(0))
     counts = np.array([np.bincount(folds[c == Y], minlength=3) for c in range(6)])

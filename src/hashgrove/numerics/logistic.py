@@ -188,10 +188,11 @@ def fit_out_of_fold(
 
     unseen = np.flatnonzero((folds == 0) & sample)
     unseen_rows, unseen_labels = rows[unseen], labels[unseen]
+    counts = None if sample_weight is None else sample_weight[unseen]
 
     def judge(penalty: float, start: Logits | None) -> tuple[float, Logits]:
         model = learn(sample & (folds != 0), penalty, start)
-        return _cross_entropy(model.of(unseen_rows), unseen_labels, exclusive=exclusive), model
+        return _cross_entropy(model.of(unseen_rows), unseen_labels, counts, exclusive=exclusive), model
 
     penalty, first = _descend(judge, PENALTIES.tolist(), MIDDLE)
     # the other models start anew: the first one has seen labels that they must not see
@@ -313,7 +314,12 @@ def _uncorrelated(X: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[
     return X @ basis.astype(np.float32), basis
 
 
-def _cross_entropy(logits: NDArray[np.float32], labels: NDArray[np.float64], *, exclusive: bool) -> float:
+def _cross_entropy(
+    logits: NDArray[np.float32], labels: NDArray[np.float64], counts: NDArray[np.float64] | None, *, exclusive: bool
+) -> float:
+    """The sum over the rows, each times its count."""
     if exclusive:
-        return float((logsumexp(logits, axis=1) - (logits * labels).sum(axis=1)).sum())
-    return float((np.logaddexp(0, logits) - logits * labels).sum())
+        of_rows = logsumexp(logits, axis=1) - (logits * labels).sum(axis=1)
+    else:
+        of_rows = (np.logaddexp(0, logits) - logits * labels).sum(axis=1)
+    return float(of_rows.sum() if counts is None else counts @ of_rows)
