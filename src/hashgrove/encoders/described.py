@@ -1,4 +1,4 @@
-"""What an encoder looks like at a prompt and in a notebook: what it takes and gives, without its arrays."""
+"""Texts and tables that show an encoder at a prompt or in a notebook: what it takes and gives, without its arrays."""
 
 from __future__ import annotations
 

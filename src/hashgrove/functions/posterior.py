@@ -1,4 +1,4 @@
-"""How likely each class or tag is, as a function of the features.
+"""Probabilities of the classes or tags, as functions of the features.
 
 One regression finds the labels, and its scores are calibrated to probabilities. What is learned from them sees
 leave-one-out scores: those that rows get which the regression has not seen. `hashgrove.functions.posterior_bits` and

@@ -3,8 +3,9 @@
 Two guesses of the classes of such a row make different mistakes: labels that spread over a graph of near rows, which
 knows where rows lie close together, and a regression that learned from the labelled rows, which knows what tells
 classes apart. Their product, scaled to sum 1, is what the regression then learns from, beside the labels. For the
-logits of a row that a model has not seen, neither guess has seen the label of the row. Rows that are far from all
-classes take no part: they may be of a class without labels.
+logits of a row that a model has not seen, neither guess has seen the label of the row. (The directions in which rows
+are near or far come from all labels.) Rows that are far from all classes take no part: they may be of a class without
+labels.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ MAX_ROWS = 10_000  # of the graph: of rows with a label, and of rows without
 N_DIRECTIONS = 64  # in which rows are near or far
 LEAST_HEARD = 1e-4  # of a class, as a share of what a row hears of all classes, so that no guess rules out a class
 LEAST_PROBABILITY = 1e-6
-UNFAMILIAR = (
-    0.1  # the share of rows with a label that are farther from the others of their class than a familiar row is
-)
+UNFAMILIAR = 0.1  # share of the rows with a label that are farther from their class than a familiar row may be
 
 
 def logistic_regression(
@@ -139,9 +138,12 @@ def _are_familiar(
 
     All rows have length 1. A labelled row is compared with the mean of the others of its class.
     """
-    sums = supervision.class_sums(rows)
-    classes = supervision.indicator().toarray().argmax(axis=1)
-    counts = np.bincount(classes, minlength=len(sums))
+    classes, _ = supervision.evaluation_labels()
+    sums, counts = supervision.class_sums(rows), np.bincount(classes)
+    has_others = counts[classes] > 1
+    if not has_others.any():  # then nothing is known about distances inside classes
+        return np.ones(len(others), bool)
     rest = unit_rows(sums[classes] - rows)
-    cosines = np.einsum("ij,ij->i", rest, rows)[counts[classes] > 1]
-    return np.asarray((others @ unit_rows(sums).T).max(axis=1) >= np.quantile(cosines, UNFAMILIAR))
+    cosines = np.einsum("ij,ij->i", rest, rows)[has_others]
+    nearest = (others @ unit_rows(sums[counts > 0]).T).max(axis=1)
+    return np.asarray(nearest >= np.quantile(cosines, UNFAMILIAR))
