@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_info
 from hashgrove.runtime import compiling
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.progress import COMPILING
+from hashgrove.runtime.rounding import marks_of
 from hashgrove.runtime.sharing import shared, sharing
 from hashgrove.runtime.threads import available_threads, beside, chunks, in_order, run_tasks
 
@@ -470,3 +471,9 @@ class TestSharing:
             with pytest.raises(OSError, match="once"):
                 fail_once(rows)
             assert fail_once(rows) == "done"
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_beyond_float32_have_marks_as_others():
+    rows = np.array([[1.0, -2.0, 0.25], [0.0, 0.0, 0.0]])
+    assert marks_of(rows * 1e300) == marks_of(rows)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = ["marked_places", "marks_of", "share_seen", "to_bytes", "training_marks"]
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 MAX_MARKS = 1000  # of the rows of a fit, which a model file remembers
 
 
@@ -33,6 +34,9 @@ def marks_of(rows: NDArray[Any]) -> list[int]:
     >>> marks_of(np.array([[1.0, -2.0], [2.0, -4.0], [1.0, 1.0]]))
     [723512908, 723512908, 700717931]
     """
+    if rows.dtype == np.float64:  # float32 would overflow, with a warning
+        largest = np.abs(rows).max(axis=1, initial=0.0)
+        rows = rows / np.where(largest > FLOAT32_MAX, largest, 1.0)[:, None]
     return [zlib.crc32(row) for row in to_bytes(rows)[0]]
 
 
