@@ -303,10 +303,12 @@ class FastHash(SupervisedHasher):
         self.__dict__.pop("validation_", None)  # that of an earlier fit
         if isinstance(X, FeatureStore):
             self._marks = X.marks
-            refused = {"y": not supervision.known.all(), "validation": validation is not None}
-            for name in (name for name, is_refused in refused.items() if is_refused):
-                wanted = {"y": "must have a label for every row", "validation": "must be None"}[name]
-                raise ParameterError(name, f"{wanted} if X is a FeatureStore. It is not; give the rows themselves.")
+            if not supervision.known.all():
+                unknown = int(np.flatnonzero(~supervision.known)[0])
+                wanted = "must have a label for every row if X is a FeatureStore"
+                raise ParameterError("y", f"{wanted}. Got none for row {unknown}; give the rows themselves.")
+            if validation is not None:
+                raise ParameterError("validation", "must be None if X is a FeatureStore; give the rows themselves.")
         else:
             self._marks = [] if sparse.issparse(X) else training_marks(X)
         seed = seed_of(rng)
@@ -330,8 +332,11 @@ class FastHash(SupervisedHasher):
         if refit:
             self._checked_data(X, supervision, earlier)
             file = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
-            chosen = self._choose(X, supervision, earlier, others, groups) if len(earlier) else None  # that of before
-            encoder = self._learn_rows(rows, known, LearnedBits(seed), file, chosen, **more, final=False)
+            kept = None
+            if len(earlier):  # a warm start keeps what was chosen for its bits
+                self._choose_generic(X, supervision, earlier, others)
+                kept = self._choose(X, supervision, earlier, others, groups)
+            encoder = self._learn_rows(rows, known, LearnedBits(seed), file, kept, **more, final=False)
         else:
             encoder = self._learn_rows(rows, known, earlier, checkpoint, **more)
         with show_step("measuring the codes of the held-out rows", verbose=self.verbose):
