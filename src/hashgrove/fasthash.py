@@ -265,8 +265,9 @@ class FastHash(SupervisedHasher):
         groups : array of shape (n,), optional
             The group of each row, such as its writer, its album or its day. Rows of one group are never divided between
             those that codes are learned from and those that they are measured on, neither for ``validation`` nor in the
-            trial of ``hash_function="auto"``. Without groups, rows that resemble each other for another reason than
-            their label, such as pictures of one album, make codes look better than they are for a new album.
+            trials of ``hash_function="auto"`` and of ``new_classes``. Without groups, rows that resemble each other for
+            another reason than their label, such as pictures of one album, make codes look better than they are for a
+            new album.
         refit : bool, default=True
             Whether to learn again from all rows after a share of them was held out, with the hash function that was
             chosen before. ``validation_`` is then the quality of codes learned without these rows, which those of the
@@ -334,7 +335,7 @@ class FastHash(SupervisedHasher):
             file = None if checkpoint is None else f"{os.fspath(checkpoint)}.held-out"
             kept = None
             if len(earlier):  # a warm start keeps what was chosen for its bits
-                self._choose_generic(X, supervision, earlier, others)
+                self._choose_generic(X, supervision, earlier, others, groups)
                 kept = self._choose(X, supervision, earlier, others, groups)
             encoder = self._learn_rows(rows, known, LearnedBits(seed), file, kept, **more, final=False)
         else:
@@ -364,7 +365,7 @@ class FastHash(SupervisedHasher):
         """
         data = self._checked_data(X, supervision, learned)
         if learner is None:
-            self._choose_generic(X, supervision, learned, others)
+            self._choose_generic(X, supervision, learned, others, groups)
             learner = self._choose(X, supervision, learned, others, groups)
         file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, others, learner)
         if file is not None:
@@ -493,7 +494,12 @@ class FastHash(SupervisedHasher):
         return self.hash_function_
 
     def _choose_generic(
-        self, X: NDArray[Any], supervision: Supervision, learned: LearnedBits, others: NDArray[Any] | None
+        self,
+        X: NDArray[Any],
+        supervision: Supervision,
+        learned: LearnedBits,
+        others: NDArray[Any] | None,
+        groups: NDArray[np.intp] | None,
     ) -> None:
         """Choose the number of generic bits by a trial that leaves classes out, if ``new_classes`` asks for it."""
         if self.new_classes and self.generic_bits is not None:
@@ -514,7 +520,8 @@ class FastHash(SupervisedHasher):
                 return hasher._learn_bits(X, supervision, learner, LearnedBits(learned.seed), others)[0]
 
             rng = substream(np.random.default_rng(learned.seed), 5)
-            how: dict[str, Any] = {"n_bits": self.n_bits, "new_classes": self.new_classes, "n_jobs": self.n_jobs}
+            how: dict[str, Any] = {"n_bits": self.n_bits, "new_classes": self.new_classes}
+            how |= {"groups": groups, "n_jobs": self.n_jobs}
             self._n_generic, self.generic_trials_ = choose_generic_bits(fit, X, supervision, _fewer(others), rng, **how)
 
     def _asked_generic(self) -> int | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Encoder
 from hashgrove.metrics import evaluate
 from hashgrove.runtime.sharing import sharing
-from hashgrove.supervision import Supervision
+from hashgrove.supervision import Supervision, draw_groups
 
 __all__ = ["GenericTrial", "choose_generic_bits"]
 
@@ -62,6 +62,7 @@ def choose_generic_bits(
     *,
     n_bits: int,
     new_classes: float,
+    groups: NDArray[np.intp] | None = None,
     n_jobs: int | None = None,
 ) -> tuple[int, tuple[GenericTrial, ...]]:
     """The number of generic bits with the highest mean of both searches, and the trials.
@@ -81,13 +82,15 @@ def choose_generic_bits(
     n_bits : int
     new_classes : float
         The weight of the search for new classes; that of the search for trained ones is the rest of 1.
+    groups : array of shape (n,), optional
+        Numbers of groups of rows that are not divided between training and search.
     n_jobs : int or None
     """
     counts = sorted({round(share * n_bits) for share in SHARES})
     options: dict[str, Any] = {"exclude_self": True, "knn": None, "n_jobs": n_jobs}
     sample = np.sort(rng.permutation(len(X))[:SAMPLE_ROWS])
     rows, known = X[sample], supervision.subset(sample)
-    parts = _split(known, rng) if supervision.exclusive else None
+    parts = _split(known, rng, None if groups is None else groups[sample]) if supervision.exclusive else None
     if parts is None:
         return round(n_bits * (SHARES[0] + (1 - SHARES[0]) * new_classes)), ()
     trained, left, *searched = parts
@@ -107,7 +110,9 @@ def choose_generic_bits(
     return best.generic_bits, tuple(trials)
 
 
-def _split(supervision: Supervision, rng: np.random.Generator) -> tuple[NDArray[np.intp], ...] | None:
+def _split(
+    supervision: Supervision, rng: np.random.Generator, groups: NDArray[np.intp] | None
+) -> tuple[NDArray[np.intp], ...] | None:
     """Rows to train on, other rows of hidden classes, and the held-out rows of both kinds; None if classes are few."""
     labels, _ = supervision.evaluation_labels()
     classes = rng.permutation(np.unique(labels))
@@ -117,6 +122,8 @@ def _split(supervision: Supervision, rng: np.random.Generator) -> tuple[NDArray[
     place = np.empty(len(labels), np.int64)
     place[np.argsort(labels, kind="stable")] = np.arange(len(labels))
     is_out = place % (2 * GROUP) < 2  # two neighbours, so that most of them have another one of their class
+    if groups is not None:
+        is_out = draw_groups(groups, 1 / GROUP, rng)
     parts = tuple(
         np.flatnonzero(mask) for mask in (~hidden & ~is_out, hidden & ~is_out, ~hidden & is_out, hidden & is_out)
     )

@@ -30,11 +30,11 @@ class Trials:
         return small(generic_bits=count).fit(rows, supervision.classes).encoder_
 
 
-def choose(new_classes, *, others=None, n_bits=16, labels=Y):
+def choose(new_classes, *, others=None, n_bits=16, labels=Y, groups=None):
     fit = Trials()
     rng = np.random.default_rng(0)
     return fit.given, *choose_generic_bits(
-        fit, X, ClassLabels(labels), others, rng, n_bits=n_bits, new_classes=new_classes
+        fit, X, ClassLabels(labels), others, rng, n_bits=n_bits, new_classes=new_classes, groups=groups
     )
 
 
@@ -44,6 +44,17 @@ def test_the_chosen_number_has_the_best_mean_of_both_searches():
         values = [(1 - weight) * trial.trained + weight * trial.new for trial in trials]
         assert count == trials[int(np.argmax(values))].generic_bits
     assert [trial.generic_bits for trial in trials] == [4, 6, 8, 12, 16]
+
+
+def test_groups_are_not_divided():
+    groups = np.arange(len(X)) // 40
+    for _, rows, supervision, _ in choose(0.5, groups=groups)[0]:
+        learned = {row.tobytes() for row in rows}
+        numbers = np.array([i for i, row in enumerate(X) if row.tobytes() in learned])
+        trained = np.isin(Y, Y[numbers]) & np.isin(groups, groups[numbers])
+        np.testing.assert_array_equal(numbers, np.flatnonzero(trained))
+        assert len(np.unique(groups[numbers])) < len(np.unique(groups))
+        assert len(numbers) == len(supervision)
 
 
 def test_no_number_is_tried_twice():

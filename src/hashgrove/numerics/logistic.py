@@ -187,12 +187,11 @@ def fit_out_of_fold(
         return fit_logits(*part, penalty=penalty, exclusive=exclusive, sample_weight=weights, start=start)
 
     unseen = np.flatnonzero((folds == 0) & sample)
-    unseen_rows, unseen_labels = rows[unseen], labels[unseen]
-    counts = None if sample_weight is None else sample_weight[unseen]
+    counts = np.ones(len(unseen)) if sample_weight is None else sample_weight[unseen]
 
     def judge(penalty: float, start: Logits | None) -> tuple[float, Logits]:
         model = learn(sample & (folds != 0), penalty, start)
-        return _cross_entropy(model.of(unseen_rows), unseen_labels, counts, exclusive=exclusive), model
+        return _cross_entropy(model.of(rows[unseen]), labels[unseen], counts, exclusive=exclusive), model
 
     penalty, first = _descend(judge, PENALTIES.tolist(), MIDDLE)
     # the other models start anew: the first one has seen labels that they must not see
@@ -315,11 +314,7 @@ def _uncorrelated(X: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[
 
 
 def _cross_entropy(
-    logits: NDArray[np.float32], labels: NDArray[np.float64], counts: NDArray[np.float64] | None, *, exclusive: bool
+    logits: NDArray[np.float32], labels: NDArray[np.float64], counts: NDArray[np.float64], *, exclusive: bool
 ) -> float:
-    """The sum over the rows, each times its count."""
-    if exclusive:
-        of_rows = logsumexp(logits, axis=1) - (logits * labels).sum(axis=1)
-    else:
-        of_rows = (np.logaddexp(0, logits) - logits * labels).sum(axis=1)
-    return float(of_rows.sum() if counts is None else counts @ of_rows)
+    total = logsumexp(logits, axis=1) if exclusive else np.logaddexp(0, logits).sum(axis=1, dtype=np.float64)
+    return float(counts @ (total - (logits * labels).sum(axis=1)))
