@@ -127,6 +127,37 @@ def test_ids_may_not_be_missing(tmp_path):
     assert (rows.ids.dtype, rows.ids.tolist(), rows.labels.tolist()) == (np.int64, [7, 3], [0, None])
 
 
+def test_ids_keep_their_text(tmp_path):
+    """A number that is not written as Python writes it would be another id."""
+    for ids in (["0042", "42"], ["1.50", "2"], ["1e3", "7"], ["nan", "inf"], ["+1", "-0"], ["9" * 20, "1"]):
+        (tmp_path / "t.csv").write_text("key,a,b\n" + "".join(f"{id_},2,3\n" for id_ in ids))
+        assert read_rows(tmp_path / "t.csv", Columns(id="key")).ids.tolist() == ids
+    (tmp_path / "t.csv").write_text("key,a,b\n-12,2,3\n0,4,5\n")
+    assert read_rows(tmp_path / "t.csv", Columns(id="key")).ids.tolist() == [-12, 0]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_by_number_are_those_of_the_whole_table(tmp_path, ending):
+    table = pa.table({"day": ["mon", "tue"], "b": [1.0, 2.0], "a": [3.0, 4.0], "key": [7, 8], "kind": ["cat", "dog"]})
+    write(table, str(tmp_path / f"t.{ending}"))
+    rows = read_rows(tmp_path / f"t.{ending}", Columns(label="4", id="-2", features=("a", "b")))
+    assert rows.X.tolist() == [[3, 1], [4, 2]]
+    assert (rows.labels.tolist(), rows.ids.tolist()) == (["cat", "dog"], [7, 8])
+
+
+def test_only_stars_have_a_meaning_in_names_of_columns(tmp_path):
+    table = pa.table({"v[0]": [1.0], "v[1]": [2.0], "v0": [3.0], "w?": [4.0], "wx": [5.0]})
+    assert from_table(table, features=["v[0]", "w?"]).X.tolist() == [[1, 4]]
+    assert from_table(table, features="v[*").X.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_labels_and_ids_are_different_columns(tmp_path, ending):
+    write(pa.table({"key": ["a", "b"], "x": [1.0, 2.0]}), str(tmp_path / f"t.{ending}"))
+    with pytest.raises(FileError, match="must have labels and ids in different columns"):
+        read_rows(tmp_path / f"t.{ending}", Columns(label="key", id="key"))
+
+
 @pytest.mark.parametrize("shape", FEATURES)
 def test_data_frames(shape):
     """pandas, polars where it is installed, and Arrow give the same."""

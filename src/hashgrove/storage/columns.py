@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from hashgrove.storage.formats import FileError, PathLike, listed
 from hashgrove.storage.matrices import file_errors, read_matrix
 
 __all__ = ["Columns", "TableRows", "from_table", "read_rows"]
+
+Places = tuple[list[int], int | None, int | None]  # of the features, of the label and of the id
 
 NO_COLUMNS = "columns can be named for .csv and .parquet files only"
 
@@ -50,17 +52,20 @@ class Columns:
         """Whether any column is named."""
         return (self.label, self.id, self.features) != (None, None, None)
 
-    def places(self, table: str, names: Sequence[str]) -> tuple[list[int], int | None, int | None]:
+    def places(self, table: str, names: Sequence[str]) -> Places:
         """Positions of the features, the label and the id among the columns of a table."""
         label, id_ = (
             None if one is None else tables.column_index(table, [*names], one) for one in (self.label, self.id)
         )
+        if label is not None and label == id_:
+            raise FileError(f"{table}: must have labels and ids in different columns. Got {names[label]!r} for both.")
         if self.features is None:
             chosen = [place for place in range(len(names)) if place not in (label, id_)]
         else:
             chosen = []
             for pattern in self.features:
-                found = [place for place, name in enumerate(names) if fnmatchcase(name, pattern)]
+                wanted = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+                found = [place for place, name in enumerate(names) if wanted.fullmatch(name)]
                 if not found:
                     raise FileError(f"{table}: must have a column {pattern!r} of features. It has {listed([*names])}.")
                 chosen += [place for place in found if place not in (*chosen, label, id_)]
@@ -107,8 +112,14 @@ def read_rows(path: PathLike, columns: Columns) -> TableRows:
         raise FileError(f"{name}: {NO_COLUMNS}. Got {suffix or 'no ending'}.")
     with file_errors(name):
         if suffix == ".parquet":
-            table = arrow.read_arrow(name, lambda names: _sorted(columns.places(name, names)))
-            return _of_arrow(name, table, columns)
+            places: list[Places] = []
+
+            def used(names: list[str]) -> list[int]:
+                read, among_read = _used(*columns.places(name, names))
+                places.append(among_read)
+                return read
+
+            return _of_arrow(name, arrow.read_arrow(name, used), *places)
         return TableRows(*tables.read_csv_columns(name, lambda names: columns.places(name, names)))
 
 
@@ -146,19 +157,26 @@ def from_table(
             f"The 'table' parameter must be a DataFrame or an Arrow table. Got {type(table).__name__} instead."
         )
     names = (features,) if isinstance(features, str) else None if features is None else tuple(features)
-    return _of_arrow("table", pa.table(table), Columns(label, id, names))
+    given = pa.table(table)
+    return _of_arrow("table", given, Columns(label, id, names).places("table", given.column_names))
 
 
-def _sorted(places: tuple[list[int], int | None, int | None]) -> list[int]:
-    chosen, *others = places
-    return sorted({*chosen, *(place for place in others if place is not None)})
+def _used(features: list[int], label: int | None, id_: int | None) -> tuple[list[int], Places]:
+    """The columns that are used, in ascending order, and the places of the features, label and id among them.
+
+    >>> _used([5, 3], 7, None)
+    ([3, 5, 7], ([1, 0], 2, None))
+    """
+    used = sorted({*features, *(place for place in (label, id_) if place is not None)})
+    at = {place: at for at, place in enumerate(used)}
+    return used, ([at[place] for place in features], *(None if one is None else at[one] for one in (label, id_)))
 
 
-def _of_arrow(name: str, table: Any, columns: Columns) -> TableRows:
-    chosen, label, id_ = columns.places(name, table.column_names)
+def _of_arrow(name: str, table: Any, places: Places) -> TableRows:
+    chosen, label, id_ = places
     X = arrow.matrix_of(name, table.select(chosen))
     labels = None if label is None else arrow.label_array(name, table, label)
     ids = None if id_ is None else arrow.arrow_array(name, table, id_)
     if ids is not None and (ids.ndim != 1 or ids.dtype.kind not in "iuU"):
-        raise FileError(f"{name}: column {columns.id!r} must hold ids: integers or text. Got {ids.dtype}.")
+        raise FileError(f"{name}: column {table.column_names[id_]!r} must hold ids: integers or text. Got {ids.dtype}.")
     return TableRows(X, labels, ids)

@@ -101,7 +101,8 @@ def read_csv_columns(
     """Features, labels and ids of a .csv file.
 
     ``places`` gives the positions of the columns of features, of labels and of ids from the names of all columns. Other
-    columns are ignored. A label that is empty is None.
+    columns are ignored. A label that is empty is None. Ids are integers only if all are written as Python writes them:
+    0042 is another id than 42.
     """
     found: list[dict[str, int]] = [{}, {}]  # the different labels and ids
     try:
@@ -139,7 +140,8 @@ def read_csv_columns(
         texts = [text for text in seen if text]
         if "" in seen and place == others[1]:
             raise FileError(f"{name}: must have an id in every row of column {names[place]!r}. Got an empty one.")
-        typed: NDArray[Any] = _typed(texts)
+        is_text = place == others[1] and any(not re.fullmatch(r"0|-?[1-9][0-9]*", text) for text in texts)
+        typed: NDArray[Any] = np.array(texts) if is_text else _typed(texts)
         if "" in seen:
             with_none = np.full(len(seen), None, object)
             with_none[[number for text, number in seen.items() if text]] = typed
