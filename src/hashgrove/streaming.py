@@ -16,7 +16,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import in_order
-from hashgrove.storage.atomic import atomic_write
+from hashgrove.storage.atomic import atomic_write, sync_name
 from hashgrove.storage.formats import FileError, PathLike
 from hashgrove.storage.matrices import check_finite
 from hashgrove.storage.models import load
@@ -104,6 +104,9 @@ def encode_file(
     check_output_ending(target)
     if os.path.isdir(rows.name) and _is_in(rows.name, target):
         raise FileError(f"{os.fspath(target)}: must not be in the folder of the features {rows.name}.")
+    for name in (rows.name, *([] if isinstance(model, Encoder) else [model])):
+        if os.path.exists(target) and os.path.samefile(name, target):
+            raise FileError(f"{os.fspath(target)}: must not be the input file itself. Give another output.")
     return _encode(encoder, rows, target, n_jobs, on_codes)
 
 
@@ -144,6 +147,9 @@ def encode_shard(
     finished = _read_record(name)
     if finished.items() >= record.items() and finished.get("target_bytes") == _size(name):
         return EncodedShard(name, int(finished["n_rows"]), was_finished=True)
+    _forget(
+        record_file(name)
+    )  # or it could seem to be of the codes that are written now, if this run ends before its own
     n_rows = encode_file(encoder, source, target, n_jobs=n_jobs, on_codes=on_codes)
     if _record(encoder, source) != record:
         raise FileError(f"{os.fspath(source)}: has been changed while it was encoded. Encode it again.")
@@ -260,7 +266,19 @@ def _read_record(target: str) -> Mapping[str, Any]:
             content = json.loads(file.read(MAX_RECORD))["hashgrove-shard"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
-    return content if isinstance(content, dict) and type(content.get("n_rows")) is int else {}
+    is_whole = isinstance(content, dict) and all(type(content.get(name)) is int for name in ("n_rows", "target_bytes"))
+    return content if is_whole else {}
+
+
+def _forget(record: str) -> None:
+    """Delete a record, durably."""
+    try:
+        os.unlink(record)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FileError(f"{record}: cannot be removed: {error.strerror}") from error
+    sync_name(record)
 
 
 def _is_in(folder: str, path: PathLike) -> bool:

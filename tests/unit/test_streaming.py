@@ -126,11 +126,35 @@ class TestFile:
         assert (work / "codes.parquet").read_bytes() == b"old"
         assert not list(work.glob(".hashgrove*"))
 
-    def test_a_file_that_becomes_shorter_is_an_error(self, work):
-        rows = open_rows(work / "X.npy")
-        os.truncate(work / "X.npy", 10_000)
-        with pytest.raises(FileError, match=r"X\.npy: has become shorter while it was read"):
+    @pytest.mark.parametrize("change", ["cut", "replaced"])
+    @pytest.mark.parametrize("name", ["X.npy", "columns.npy"])
+    def test_a_file_that_changes_meanwhile_is_an_error(self, work, name, change):
+        rows = open_rows(work / name)
+        if change == "cut":
+            os.truncate(work / name, 10_000)
+        else:
+            np.save(work / "other.npy", np.zeros((N, D), np.float32))
+            os.replace(work / "other.npy", work / name)
+        with pytest.raises(FileError, match=rf"{name}: has been changed while it was read"):
             encode_file(work / "model", rows, work / "codes.npy")
+
+    def test_an_input_is_not_overwritten(self, work):
+        before = (work / "X.npy").read_bytes()
+        for target in ("X.npy", "link.npy"):
+            if target == "link.npy":
+                os.symlink(work / "X.npy", work / target)
+            for encode in (encode_file, encode_shard):
+                with pytest.raises(FileError, match=rf"{target}: must not be the input file itself"):
+                    encode(work / "model", work / "X.npy", work / target)
+        os.link(work / "model", work / "model.npy")
+        with pytest.raises(FileError, match=r"model\.npy: must not be the input file itself"):
+            encode_file(work / "model", work / "X.npy", work / "model.npy")
+        assert (work / "X.npy").read_bytes() == before
+
+    def test_parquet_needs_pyarrow(self, work, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(FileError, match=r"codes\.parquet: .* need pyarrow: pip install"):
+            encode_file(work / "model", work / "X.npy", work / "codes.parquet")
 
     @pytest.mark.parametrize(
         ("source", "target", "match"),
@@ -208,9 +232,26 @@ class TestShards:
         assert np.array_equal(np.load(target), load(work / "model").encode(np.load(source)))
         assert encode_shard(work / "model", source, target).was_finished
 
+    def test_a_record_is_not_taken_for_that_of_other_codes(self, work):
+        """A run with another model ends after it has written codes of the same size, before their record."""
+        source, target = work / "shards" / "part-0.npy", work / "codes.npy"
+        encode_shard(work / "model", source, target)
+        expected = target.read_bytes()
+        other = ITQ(20, random_state=1).fit(np.load(source))
+
+        def stop(codes):
+            os.makedirs(record_file(target), exist_ok=True)  # so that the record cannot be written
+
+        with pytest.raises(FileError, match=r"_codes\.npy\.json"):
+            encode_shard(other.encoder_, source, target, n_jobs=1, on_codes=stop)
+        os.rmdir(record_file(target))
+        assert target.read_bytes() != expected
+        assert not encode_shard(work / "model", source, target).was_finished
+        assert target.read_bytes() == expected
+
     def test_a_shard_that_changes_meanwhile_is_not_finished(self, work):
         source, target = work / "shards" / "part-0.npy", work / "codes.npy"
-        with pytest.raises(FileError, match=r"part-0\.npy: has been changed while it was encoded"):
+        with pytest.raises(FileError, match=r"part-0\.npy: has been changed while it was"):
             encode_shard(work / "model", source, target, on_codes=lambda codes: os.utime(source, ns=(0, 0)))
         assert not os.path.exists(record_file(target))
 
@@ -250,6 +291,12 @@ class TestCommand:
         distinct = f"{len(np.unique(codes[:3000], axis=0)):,} distinct codes among the first 3,000 items"
         assert err == f"Wrote 5,000 codes of 3 bytes to codes.parquet; {distinct}\n"
         assert np.array_equal(read_codes("codes.parquet"), codes)
+
+    def test_no_rows(self, work, monkeypatch, capsys):
+        monkeypatch.chdir(work)
+        np.save("none.npy", np.empty((0, D), np.float32))
+        status, _, err = call(capsys, "encode", "model", "none.npy", "-o", "codes.npy")
+        assert (status, err.startswith("Wrote 0 codes of 3 bytes to codes.npy")) == (0, True), err
 
     def test_folder(self, work, monkeypatch, capsys):
         monkeypatch.chdir(work)

@@ -141,7 +141,8 @@ def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder:
         rows = open_rows(features)
         with show_count("rows", rows.n_rows) as show:
             n_rows = encode_file(encoder, rows, output, n_jobs=n_jobs, on_codes=count)
-        _report(np.concatenate(first) if first else np.empty((0, 1), np.uint8), n_rows, output)
+        nothing = np.empty((0, -(-encoder.n_bits // 8)), np.uint8)
+        _report(np.concatenate([nothing, *first]), n_rows, output)
         return
     shards = plan_shards(features, output)
     with show_count("shards", len(shards)) as show:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from hashgrove.storage.arrow import arrow_codes, open_parquet, parquet_batches, parquet_matrix
+from hashgrove.storage.arrow import arrow_codes, import_pyarrow, open_parquet, parquet_batches, parquet_matrix
 from hashgrove.storage.atomic import atomic_write
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line, read_npy
 from hashgrove.storage.matrices import read_matrix
@@ -72,6 +72,7 @@ class _Npy(RowSource):
     """A .npy file. Its rows are read, not mapped, so that they take no more memory than the pieces in use."""
 
     def __init__(self, path: str) -> None:
+        self._identity = identity(path)
         array = read_npy(path)  # checks the header against the size
         if array.ndim != 2 or array.dtype.kind not in "biuf" or array.shape[1] == 0:
             got = f"{array.dtype} of shape {array.shape}"
@@ -85,6 +86,8 @@ class _Npy(RowSource):
             yield Piece(start, partial(self._read, start, min(start + n_rows, self.n_rows)))
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
+        if identity(self.name) != self._identity:
+            raise FileError(f"{self.name}: has been changed while it was read")
         if not self._by_rows:  # mapped for this piece only
             return np.array(read_npy(self.name)[start:stop], order="C")
         rows = np.empty((stop - start, self._shape[1]), self._dtype)
@@ -96,7 +99,7 @@ class _Npy(RowSource):
                 while len(content):
                     n_read = file.readinto(content)
                     if not n_read:
-                        raise FileError(f"{self.name}: has become shorter while it was read")
+                        raise FileError(f"{self.name}: has been changed while it was read")
                     content = content[n_read:]
         except OSError as error:
             raise FileError(f"{self.name}: cannot be read: {error.strerror}") from error
@@ -244,6 +247,7 @@ def write_codes(
     """
     suffix, written = check_output_ending(path), 0
     if suffix == ".parquet":
+        import_pyarrow(os.fspath(path))
         appended = partial(_parquet_codes, n_bytes=n_bytes, model=model)
     else:
         appended = partial(_plain_codes, shape=(n_rows, n_bytes), is_csv=suffix == ".csv")
