@@ -92,7 +92,9 @@ def test_features_with_names_and_a_model(capsys, folder):
     (folder / "ids.txt").write_text("\n".join(f"new {i}" for i in range(20)))
     done(capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "ids.txt")
     done(capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "ids.txt", "--replace")
-    fails(capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "ids.txt", code=1, match="already in it")
+    fails(
+        capsys, "index", "add", "named.hgi", "Q.npy", "--ids", "ids.txt", code=1, match="already in it; use --replace"
+    )
     fails(
         capsys, "index", "add", "named.hgi", "Q.npy", code=1, match="must be given, as the ids of the index are texts"
     )
@@ -149,6 +151,12 @@ def test_folders_as_labels_and_a_warning_on_collapse(capsys, photos):
         (["index", "build", "X.npy", "-o", "x.hgi"], 1, "must be packed codes"),
         (["index", "build", "X.npy", "-o", "x", "--model", "m", "--network", "n"], 2, "not both"),
         (["index", "build", "X.npy", "-o", "x", "--labels-from-folders"], 2, "for --network only"),
+        (
+            ["index", "build", "p", "-o", "x", "--network", "n", "--id-column", "key"],
+            2,
+            "with --network, paths are ids",
+        ),
+        (["index", "build", "p", "-o", "x", "--network", "n", "--ids", "i.txt"], 2, "with --network, paths are ids"),
         (["index", "build", "X.npy", "-o", "x", "--network", "net.onnx"], 1, "must be a|images must be"),
         (["index", "info", "none.hgi"], 1, "none.hgi: no such file or folder"),
         (["search", "none.hgi", "queries.npy"], 1, "none.hgi: no such file or folder"),
@@ -158,6 +166,14 @@ def test_folders_as_labels_and_a_warning_on_collapse(capsys, photos):
 )
 def test_errors_are_one_line(capsys, folder, arguments, code, match):
     fails(capsys, *arguments, code=code, match=match)
+
+
+def test_an_index_of_codes_does_not_keep_the_model_of_the_index_before(capsys, folder):
+    done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "-o", "a.hgi")
+    assert (folder / "a.hgi" / "model.hashgrove").read_bytes() == (folder / "model.hashgrove").read_bytes()
+    done(capsys, "index", "build", "codes.npy", "-o", "a.hgi")
+    assert not (folder / "a.hgi" / "model.hashgrove").exists()
+    fails(capsys, "search", "a.hgi", "X.npy", code=1, match="must be packed codes")
 
 
 def test_encode_counts_distinct_codes_and_warns(capsys, folder):

@@ -88,7 +88,7 @@ def test_the_commands(file, capsys, tmp_path):
         assert index.ids.tolist() == IDS
         np.testing.assert_array_equal(index.codes, codes)
         np.testing.assert_allclose(index.features.of(IDS), X, atol=0.1)
-    fails(capsys, "index", "add", "t.hgi", name, *how, code=1, match="already in it")
+    fails(capsys, "index", "add", "t.hgi", name, *how, code=1, match="already in it; use --replace")
     done(capsys, "index", "add", "t.hgi", name, *how, "--replace")
 
     done(capsys, "push", name, "--model", "m.hashgrove", *how, "--to", "sqlite:///t.db")

@@ -92,10 +92,16 @@ def build(
     options.refuse(labels_from_folders and network is None, "--labels-from-folders is for --network only.")
     foreign = settings.flags_not_of() if network is None else []
     options.refuse(bool(foreign), f"{' and '.join(foreign)}: for --network only.")
+    from hashgrove.storage.columns import Columns
+
+    columns = Columns.of(label_column, id_column, feature_columns)
+    for_files = ids is not None or columns.any_named
+    options.refuse(network is not None and for_files, "--ids and columns are for files; with --network, paths are ids.")
     with show_step(LOADING):
         from hashgrove.cli.items import read_items
     from hashgrove.index.folder import MODEL
     from hashgrove.metrics import describe_codes
+    from hashgrove.storage.atomic import atomic_write
 
     target = os.path.join(output, MODEL)
     if network is not None:
@@ -104,13 +110,13 @@ def build(
         _write_index(output, found, keep=keep)
         hasher.save(target, features=extractor)
     else:
-        from hashgrove.storage.columns import Columns
-
-        columns = Columns.of(label_column, id_column, feature_columns)
         found = read_items(items, model, ids=ids, columns=columns, n_jobs=n_jobs)
         _write_index(output, found, keep=keep)
-        if found.model_file is not None and os.path.realpath(found.model_file) != os.path.realpath(target):
-            shutil.copyfile(found.model_file, target)
+        if found.model_file is None:
+            Path(target).unlink(missing_ok=True)  # that of an index that was here before
+        elif os.path.realpath(found.model_file) != os.path.realpath(target):
+            with open(found.model_file, "rb") as content, atomic_write(target) as file:
+                shutil.copyfileobj(content, file)
     distinct, warning = describe_codes(found.codes)
     click.echo(f"Wrote {len(found.codes):,} items of {found.codes.shape[1]} bytes to {output}; {distinct}", err=True)
     if warning is not None:

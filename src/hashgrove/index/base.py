@@ -276,7 +276,9 @@ class Index(ABC):
             if change.replaces.any() and not replace:
                 known = change.ids[change.replaces][0]
                 raise ParameterError(
-                    "ids", f"must have ids that are new to the index. Got {known} instead, which is already in it."
+                    "ids",
+                    f"must have ids that are new to the index. Got {known} instead, which is already in it; "
+                    "use the 'replace' parameter to replace such items.",
                 )
             self._change(change)
 
