@@ -169,7 +169,8 @@ def _used(features: list[int], label: int | None, id_: int | None) -> tuple[list
     """
     used = sorted({*features, *(place for place in (label, id_) if place is not None)})
     at = {place: at for at, place in enumerate(used)}
-    return used, ([at[place] for place in features], *(None if one is None else at[one] for one in (label, id_)))
+    chosen = [at[place] for place in features]
+    return used, (chosen, None if label is None else at[label], None if id_ is None else at[id_])
 
 
 def _of_arrow(name: str, table: Any, places: Places) -> TableRows:
