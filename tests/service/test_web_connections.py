@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import numpy as np
@@ -176,6 +176,20 @@ def test_a_client_that_reads_slowly_gets_all_of_its_answer():
                 received += slow.recv(2**17)
                 time.sleep(0.002)
             assert received.startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_has_its_deadline_after_a_client_has_caught_up():
+    """The head of a second request is read while the answer to the first one waits for the client."""
+    door = Door(answer_seconds=60, head_seconds=60, body_seconds=2)
+    head = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+    with served(large_collection(), door=door) as client, ExitStack() as stack:
+        slow = connected(stack, client.base_url.port, LARGE + head)
+        wait_until(lambda: is_behind(door))
+        assert door.open
+        with suppress(ConnectionResetError):
+            while slow.recv(2**20):  # until the service closes it
+                pass
+        wait_until(lambda: not door.open)
 
 
 def test_a_client_that_does_not_take_its_answer_makes_room():

@@ -91,6 +91,7 @@ class Connection(HttpToolsProtocol):
         self._n_head = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._inside = self._told = self._is_behind = False
+        self._has_body_to_come = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request, or close the connection if there are too many."""
@@ -152,14 +153,14 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Wait for the body, which has a limit of its own on its size."""
-        self._n_head = -(2**62)
+        self._n_head, self._has_body_to_come = -(2**62), True
         if not self._is_behind:
             self._wait(self.door.body_seconds)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Do not wait while the request is answered; count the bytes of the next head."""
-        self._n_head = 0
+        self._n_head, self._has_body_to_come = 0, False
         if not self._is_behind:
             self._stop_waiting()
         super().on_message_complete()
@@ -182,7 +183,9 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Go on: the client has caught up."""
         self._is_behind = False
-        if self._is_idle():
+        if self._has_body_to_come:
+            self._wait(self.door.body_seconds)
+        elif self._is_idle():
             self._wait(self.door.head_seconds)
         else:
             self._stop_waiting()
