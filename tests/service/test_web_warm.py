@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from hashgrove import FlatIndex
+from hashgrove import LSH, FlatIndex
 from hashgrove.web.collection import Collection
-from web_service import build_digits, collection_that_decodes
+from web_service import build_digits, collection_that_decodes, served
 
 # Everything that a client may ask, of a service whose kernels no earlier process has compiled
 FIRST_REQUESTS = """
@@ -64,3 +64,32 @@ def test_any_collection_can_be_warmed_up(kind):
     before = collection.contents()
     collection.warm_up()
     assert all(np.array_equal(one, other) for one, other in zip(before, collection.contents(), strict=True))
+
+
+def test_features_of_another_kind_are_not_ranked_by():
+    """An index may keep features that its model does not take; by default, searches then leave them alone."""
+    X = np.random.default_rng(0).normal(size=(20, 6))
+    hasher = LSH(16, random_state=0).fit(X)
+    index = FlatIndex(hasher.transform(X), model=hasher)
+    index.keep_features(X[:, :2], ids=np.arange(20))
+    collection = Collection(index, name="other", model=hasher.encoder_)
+    collection.warm_up()
+    assert (collection.can_rerank, collection.default_ranking) == (False, "bits")
+    with served(collection) as client:
+        for query in ({"id": 3}, {"features": [X[3].tolist()]}):
+            answer = client.post("/search", json={**query, "k": 1}).raise_for_status().json()
+            assert (answer["ranked_by"], answer["results"][0][0]["id"]) == ("bits", "3")
+
+
+def test_a_change_is_looked_at_once_before_the_ranking_is_known():
+    X = np.random.default_rng(0).normal(size=(20, 6))
+    hasher = LSH(16, random_state=0).fit(X)
+    index = FlatIndex(hasher.transform(X), model=hasher)
+    index.keep_features(X, ids=np.arange(20))
+    collection = Collection(index, name="own", model=hasher.encoder_)
+    assert not collection.knows_ranking
+    assert (collection.default_ranking, collection.knows_ranking) == ("features", True)
+    index.add(hasher.transform(X[:1]), model=hasher)
+    collection.changed()
+    assert not collection.knows_ranking
+    assert (collection.default_ranking, collection.knows_ranking) == ("bits", True)

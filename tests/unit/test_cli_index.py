@@ -225,6 +225,14 @@ def test_queries_with_features_are_ranked_by_the_best_that_is_possible(capsys, f
     bare.close()
 
 
+def test_features_that_the_model_does_not_take_are_left_alone(capsys, folder):
+    done(capsys, "index", "build", "X.npy", "--model", "model.hashgrove", "--no-features", "-o", "bare.hgi")
+    expected = done(capsys, "search", "bare.hgi", "Q.npy", "--json")
+    with indexes.load_index("bare.hgi", writable=True) as index:
+        index.keep_features(np.load("X.npy")[:, :5], ids=index.ids)
+    assert done(capsys, "search", "bare.hgi", "Q.npy", "--json") == expected
+
+
 def test_packed_codes_need_the_model_where_the_index_knows_its_own(capsys, folder):
     """Files of codes do not say which model made them, so --model must."""
     done(capsys, "index", "build", "codes.npy", "--model", "model.hashgrove", "-o", "codes.hgi")

@@ -121,9 +121,10 @@ def _hits(
     encoder: Any = getattr(items.encoder, "encoder", items.encoder)  # the part of an ImageEncoder that takes features
     orders: dict[str, Any] = {"features": Rerank()}
     stored = getattr(index, "features", None)  # engines keep none
-    has_all_features = stored is not None and len(stored) == len(index)
     if order == "best" and items.features is not None:
-        order = "decoded" if encoder.decoder is not None else "nearest" if has_all_features else "ties"
+        # other features than those that the model takes may be kept, for `Rerank` in Python
+        can_rerank = stored is not None and stored.n_features == encoder.n_features and len(stored) == len(index)
+        order = "decoded" if encoder.decoder is not None else "nearest" if can_rerank else "ties"
         orders |= {"decoded": Decoded(encoder), "ties": BreakTies(encoder), "nearest": Rerank(oversample=CAREFUL)}
     for start in range(0, len(items.codes), QUERIES_PER_SEARCH):
         part = slice(start, start + QUERIES_PER_SEARCH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,11 +54,11 @@ def marked_places(n_rows: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, MAX_MARKS)).astype(np.int64))
 
 
-def share_seen(marks: Sequence[int], rows: NDArray[Any]) -> float:
-    """Share of the ``marks`` that some of these rows have.
+def share_seen(marks: Sequence[int], pieces: Iterable[NDArray[Any]]) -> float:
+    """Share of the ``marks`` that some of the rows in these matrices have.
 
-    >>> share_seen(marks_of(np.array([[1.0, -2.0], [3.0, 3.0]])), np.array([[1.0, -2.0]]))
+    >>> share_seen(marks_of(np.array([[1.0, -2.0], [3.0, 3.0]])), [np.array([[1.0, -2.0]])])
     0.5
     """
-    there = set(marks_of(rows))
+    there = {mark for rows in pieces for mark in marks_of(rows)}
     return sum(mark in there for mark in marks) / max(len(marks), 1)

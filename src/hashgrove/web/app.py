@@ -161,12 +161,12 @@ def state_routes(app: FastAPI, service: Service) -> None:
     @app.get("/info", response_model=schemas.Info)
     async def info() -> Response:
         """Description of the collection, of the available queries and options, and of the limits."""
-        return as_json(service.info())
+        return as_json(await service.info())
 
     @app.get("/report", response_model=schemas.ReportAnswer)
     async def report() -> Response:
         """Retrieval quality: how often items of a label find each other. The first call starts the computation."""
-        return as_json(service.quality.state())
+        return as_json(await service.encoding.run(service.quality.state))
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -148,8 +148,15 @@ class Collection:
 
     @property
     def can_rerank(self) -> bool:
-        """Whether a search can order items by their features."""
-        return self.stored_features is not None and self.encoder is not None
+        """Whether a search can order items by their features, which must be those that the model takes."""
+        stored, encoder = self.stored_features, self.encoder
+        return stored is not None and encoder is not None and stored.n_features == encoder.n_features
+
+    @property
+    def knows_ranking(self) -> bool:
+        """Whether `default_ranking` is known at once; after a change, it may have to look at all items."""
+        contents = self._contents
+        return self.can_decode or not self.can_rerank or (contents is not None and contents.is_counted)
 
     @property
     def default_ranking(self) -> str:
@@ -258,7 +265,7 @@ class Collection:
             weights = np.abs(self.encoder.scores(rows, n_jobs=1))
             if self.takes_weights:
                 self.index.search(query, 1, weights=weights, model=self.model)
-            if self.features_of(ids[:1]) is not None:  # those of other items may be missing
+            if self.can_rerank and self.features_of(ids[:1]) is not None:  # those of other items may be missing
                 self.index.search(query, 1, rerank=Rerank(), features=rows, allowed=ids[:1], model=self.model)
             if self.can_decode:
                 self.index.search(query, 1, rerank=Decoded(self.encoder), features=rows, model=self.model)

@@ -25,6 +25,11 @@ class Contents:
         """Whether the index stores features of all items."""
         return self._features is not None and len(self._features) == len(self.ids)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether `have_features` is known; to find out, all items are looked at."""
+        return "have_features" in vars(self)
+
     @cached_property
     def lookup(self) -> Lookup:
         """Positions of ids."""

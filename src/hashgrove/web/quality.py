@@ -9,6 +9,7 @@ import numpy as np
 
 from hashgrove.codes import group_equal
 from hashgrove.runtime.rounding import share_seen
+from hashgrove.runtime.threads import chunks
 from hashgrove.web.collection import Collection
 
 __all__ = ["Quality", "measure"]
@@ -16,6 +17,7 @@ __all__ = ["Quality", "measure"]
 ALL = 5000  # items up to which each item is a query
 N_QUERIES = 2000  # of a larger collection
 DEPTH = 100
+ROWS_PER_PIECE = 4096  # stored features that are in memory at a time
 
 
 def measure(collection: Collection) -> dict[str, Any]:
@@ -72,8 +74,10 @@ def _about_training(collection: Collection) -> dict[str, Any]:
     if learned is None:
         return {"trained_share": None, "validation": None}
     share = None
-    if stored is not None and learned.trained_on and stored.n_features == getattr(collection.encoder, "n_features", 0):
-        share = share_seen(learned.trained_on, stored.of(stored.ids))
+    if stored is not None and learned.trained_on and collection.can_rerank:
+        ids = stored.ids
+        pieces = (stored.of(ids[start:stop]) for start, stop in chunks(len(ids), ROWS_PER_PIECE))
+        share = share_seen(learned.trained_on, pieces)
     names = ("method", "n_bytes", "map", "precision_at_10")
     rows = [dict(zip(names, row, strict=True)) for row in learned.validation]
     return {

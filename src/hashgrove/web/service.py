@@ -75,7 +75,7 @@ class Service:
         uptime = round(time.monotonic() - self.started, 3)
         return {"status": "ok", "version": __version__, "items": len(self.collection.index), "uptime": uptime}
 
-    def info(self) -> dict[str, Any]:
+    async def info(self) -> dict[str, Any]:
         """Description of the collection and of the available queries and options."""
         collection, labels = self.collection, self.collection.details.classes
         return {
@@ -94,7 +94,7 @@ class Service:
             "fields": collection.details.fields,
             "can_rerank": collection.can_rerank,
             "can_decode": collection.can_decode,
-            "default_ranking": collection.default_ranking,
+            "default_ranking": await self._default_ranking(),
             "read_only": collection.read_only,
             "needs_key": self.needs_key,
             "model": collection.index.model,
@@ -116,7 +116,7 @@ class Service:
         queries = await self._encoded(given)
         if options.show_histogram and len(queries.codes) > MAX_HISTOGRAMS:
             raise cannot_use("show_histogram", f"there are more than {MAX_HISTOGRAMS} queries")
-        ranked_by = self._ranking(given.asked, queries)
+        ranked_by = await self._ranking(given.asked, queries)
         takes_order = not options.plain and options.radius is None and queries.features is not None
         name = "nearest" if ranked_by == "features" and not options.rerank else ranked_by
         order = self._orders.get(name) if takes_order else None
@@ -147,13 +147,20 @@ class Service:
         near = [[row[: min(count, k)] for row, count in zip(rows, counts, strict=True)] for rows in (distances, ids)]
         return Neighbours(queries.codes, near[0], near[1], ranked_by, counts > k, seconds)
 
-    def _ranking(self, options: SearchOptions, queries: Encoded) -> str:
+    async def _ranking(self, options: SearchOptions, queries: Encoded) -> str:
         """What items are ranked by: without options to the contrary, by the best of what is possible."""
         if options.rerank or options.weights:
             return "features" if options.rerank else "weights"
         if options.plain or options.radius is not None or queries.features is None:
             return "bits"
-        return self.collection.default_ranking
+        return await self._default_ranking()
+
+    async def _default_ranking(self) -> str:
+        """The default ranking; where that takes a look at all items, a thread takes it."""
+        if self.collection.knows_ranking:
+            return self.collection.default_ranking
+        found: str = await self.encoding.run(lambda: self.collection.default_ranking)
+        return found
 
     def _n_results(self, options: SearchOptions, n_queries: int) -> int:
         """Results per query; with a radius by default as many as an answer may have."""
@@ -208,7 +215,8 @@ class Service:
         if not known.all():
             raise no_item(given)
         needed = options.rerank or options.weights
-        features = None if options.plain and not needed else self.collection.features_of(ids)
+        takes_features = needed or (self.collection.can_rerank and not options.plain)
+        features = self.collection.features_of(ids) if takes_features else None
         if not needed:
             return Encoded(codes, features)
         if features is None:
