@@ -53,11 +53,15 @@ def prepare(page: str, network: bytes) -> None:
     elif page == "start-table":
         names = [f"v{column}" for column in range(X.shape[1])]
         topics = [f"topic {label}" for label in y]
-        _write("texts.csv", [*names, "topic"], [[*row, topic] for row, topic in zip(X[:N_ITEMS], topics, strict=False)])
-        _write("vectors.csv", names, X[:N_ITEMS])
-        _write("new.csv", names, X[N_ITEMS:])
-        titles = [[number, f"Note {number} about {topics[number]}"] for number in range(N_ITEMS)]
-        _write("titles.csv", ["id", "title"], titles)
+        notes = [(f"note-{number:04}", f"Note {number} about {topic}") for number, topic in enumerate(topics)]
+        rows = [[*note, topic, *row] for note, topic, row in zip(notes, topics, X, strict=True)]
+        for number in range(0, N_ITEMS, 5):
+            rows[number][2] = ""  # a text without a topic
+        _write("texts.csv", ["id", "title", "topic", *names], rows[:N_ITEMS])
+        _write(
+            "new.csv", ["id", "title", *names], [[*note, *row] for note, row in zip(notes, X, strict=True)][N_ITEMS:]
+        )
+        _write("titles.csv", ["id", "title"], notes[:N_ITEMS])
     else:
         np.save("X.npy", X[:N_ITEMS])
         np.save("y.npy", y[:N_ITEMS])
@@ -143,7 +147,7 @@ def main() -> None:
                     is_shown = picture.name in (DOCS / f"{page}.md").read_text(encoding="utf-8")
                     if arguments[0] == "serve":
                         with serving(arguments) as address:
-                            first = "item-0001" if page == "start-database" else "7"
+                            first = "item-0001" if page == "start-database" else "note-0007"
                             view = "" if page == "start-pictures" else f"#/item/{first}"
                             item = "#collection-items img" if not view else "#results-items a"
                             _page(browser, f"{address}{view}", picture, wait_for=item)
