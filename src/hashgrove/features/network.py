@@ -53,8 +53,9 @@ class OnnxFeatures(FeatureExtractor):
         Side, or height and width, of the network's input. Images are scaled to cover it and their centre is cut out.
         Without it the size is that in the file if the file fixes it, or else that of the array of images in `fit`.
     preprocess : {"auto", "raw", "unit", "symmetric", "imagenet", "clip", "caffe"}, default="auto"
-        Scaling of pixels by name; see `hashgrove.features.preprocessing.PREPROCESSING`. ``"auto"`` tries all of them on
-        up to 16 of the images in `fit`, keeps the one that tells images apart best, and says so in a warning.
+        Scaling of pixels by name; auto takes the one that tells some of the images apart best. It tries all of
+        `hashgrove.features.preprocessing.PREPROCESSING` on up to 16 of the images in `fit`, and names its choice in a
+        warning.
     mean : float, three floats or None, default=None
         Mean of pixels that range from 0 to 255: one number, or one per channel in the order of ``channels``. Give
         ``mean`` and ``std`` instead of ``preprocess``; the one that is not given is 0 or 1.
@@ -212,12 +213,12 @@ class OnnxFeatures(FeatureExtractor):
         """Use the network in ``model`` for images of ``size``, and count its features on a black image."""
         self.model_, self.preprocess_ = model, self._scaling()
         if self.preprocess_.n_numbers > self._network.n_channels:
-            given = (
-                "the 'mean' parameter and the 'std' parameter"
-                if self.preprocess == AUTO
-                else "the 'preprocess' parameter"
-            )
-            raise ValueError(f"{given} must be single numbers, because the network takes grey images.")
+            if self.preprocess == AUTO:
+                rule = "the 'mean' parameter and the 'std' parameter must be single numbers"
+            else:
+                single = [name for name, way in PREPROCESSING.items() if way.n_numbers == 1]
+                rule = f"the 'preprocess' parameter must be one of {', '.join(single)}"
+            raise ValueError(f"{rule}, because the network takes grey images.")
         fixed = self._network.size
         wanted = image_size_pair(self.image_size) or fixed or size
         if wanted is None:

@@ -84,6 +84,8 @@ def separation(features: NDArray[np.float32], mirrored: NDArray[np.float32]) -> 
 
     >>> separation(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))
     1.0
+    >>> separation(np.full((3, 2), np.inf, np.float32), np.full((3, 2), np.nan, np.float32))
+    0.0
     """
     rows, others = _unit(features), _unit(mirrored)
     similar = rows @ rows.T
@@ -92,10 +94,12 @@ def separation(features: NDArray[np.float32], mirrored: NDArray[np.float32]) -> 
     return float((rows * others).sum(axis=1).mean()) - among
 
 
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-    lengths[~np.isfinite(lengths) | (lengths == 0)] = 1
-    unit: NDArray[np.float32] = rows / lengths
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Rows of length 1; zeros in the place of a row without a direction, or with numbers that are not finite."""
+    known = np.isfinite(rows).all(axis=1, keepdims=True)
+    wide = np.where(known, rows, 0).astype(np.float64)  # squares of large float32 are beyond float32
+    lengths = np.sqrt((wide**2).sum(axis=1, keepdims=True))
+    unit: NDArray[np.float64] = wide / np.where(lengths > 0, lengths, 1)
     return unit
 
 
