@@ -292,6 +292,13 @@ class TestCommand:
         assert err == f"Wrote 5,000 codes of 3 bytes to codes.parquet; {distinct}\n"
         assert np.array_equal(read_codes("codes.parquet"), codes)
 
+    def test_names_from_before_are_warned_of(self, work, monkeypatch, capsys):
+        monkeypatch.chdir(work)
+        (work / "codes.names.txt").write_text("a\n")
+        status, _, err = call(capsys, "encode", "model", "X.npy", "-o", "codes.npy")
+        assert status == 0
+        assert "Warning: codes.names.txt is from before, and commands take it for the ids of codes.npy" in err
+
     def test_no_rows(self, work, monkeypatch, capsys):
         monkeypatch.chdir(work)
         np.save("none.npy", np.empty((0, D), np.float32))

@@ -82,21 +82,23 @@ def encode(
         options.refuse(to_folder, "Columns can be named for a file, not for a folder of shards.")
         _encode_table(encoder, features, output, model=model, columns=columns, n_jobs=n_jobs)
         return
-    if not isinstance(encoder, ImageEncoder):
-        _encode_features(encoder, features, output, to_folder=to_folder, n_jobs=n_jobs)
+    rows_encoder = encoder.encoder if isinstance(encoder, ImageEncoder) else encoder
+    holds_rows = features.lower().endswith((".csv", ".parquet")) and not os.path.isdir(features)  # and never images
+    if not isinstance(encoder, ImageEncoder) or holds_rows:
+        _encode_features(rows_encoder, features, output, to_folder=to_folder, n_jobs=n_jobs)
         return
     options.refuse(to_folder, f"--output must end in .npy, .csv or .parquet for images. Got {output!r}.")
     check_output(names_file(output), inputs=(model, features))
     images = read_image_input(features, or_matrix=True)
     if not isinstance(images, list) and images.ndim == 2:
-        _encode_features(encoder.encoder, features, output, to_folder=False, n_jobs=n_jobs)
+        _encode_features(rows_encoder, features, output, to_folder=False, n_jobs=n_jobs)
         return
     codes, _ = encode_images(encoder, images, n_jobs, keep_features=False)
     with write_codes(output, n_rows=len(codes), n_bytes=codes.shape[1], model=encoder.digest) as write:
         write(codes)
     if isinstance(images, list):
         write_names(output, images)
-    _report(codes, len(codes), output)
+    _report(codes, len(codes), output, has_names=isinstance(images, list))
 
 
 def _encode_table(
@@ -116,7 +118,7 @@ def _encode_table(
         write(codes)
     if items.ids is not None:
         write_names(output, items.ids)
-    _report(codes, len(codes), output)
+    _report(codes, len(codes), output, has_names=items.ids is not None)
 
 
 def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder: bool, n_jobs: int | None) -> None:
@@ -142,7 +144,7 @@ def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder:
         with show_count("rows", rows.n_rows) as show:
             n_rows = encode_file(encoder, rows, output, n_jobs=n_jobs, on_codes=count)
         nothing = np.empty((0, -(-encoder.n_bits // 8)), np.uint8)
-        _report(np.concatenate([nothing, *first]), n_rows, output)
+        _report(np.concatenate([nothing, *first]), n_rows, output, has_names=False)
         return
     shards = plan_shards(features, output)
     with show_count("shards", len(shards)) as show:
@@ -154,8 +156,9 @@ def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder:
     click.echo(f"{output} has {n_rows:,} codes in {len(shards):,} shards{kept}", err=True)
 
 
-def _report(codes: NDArray[np.uint8], n_rows: int, output: str) -> None:
-    """Print how many codes were written, and how many of the first ones differ."""
+def _report(codes: NDArray[np.uint8], n_rows: int, output: str, *, has_names: bool) -> None:
+    """Print how many codes were written, how many of the first ones differ, and whether there are names of others."""
+    from hashgrove.cli.images import names_file
     from hashgrove.metrics import describe_codes
 
     counted = codes[:MAX_COUNTED]
@@ -165,3 +168,7 @@ def _report(codes: NDArray[np.uint8], n_rows: int, output: str) -> None:
     click.echo(f"Wrote {n_rows:,} codes of {codes.shape[1]} bytes to {output}; {distinct}", err=True)
     if warning is not None:
         click.echo(f"Warning: {warning}", err=True)
+    names = names_file(output)
+    if not has_names and os.path.exists(names):
+        text = f"Warning: {names} is from before, and commands take it for the ids of {output}. Remove it if it is not."
+        click.echo(text, err=True)
