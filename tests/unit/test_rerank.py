@@ -8,7 +8,7 @@ import pytest
 import hashgrove
 from hashgrove import LSH, FlatIndex, MultiIndex, ParameterError
 from hashgrove import index as indexes
-from hashgrove.index import Int8Rows, Rerank
+from hashgrove.index import BreakTies, Int8Rows, Rerank
 from hashgrove.storage.modelfile import ModelFileError
 
 RNG = np.random.default_rng(0)
@@ -180,3 +180,15 @@ def test_codes_of_another_model_are_refused(tmp_path):
     assert hashgrove.load(tmp_path / "model").digest == HASHER.digest == index.model != other.digest
     index.save(tmp_path / "index")
     assert indexes.load_index(tmp_path / "index").model == HASHER.digest
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # an overflow is what this is about
+def test_ties_stay_ties_where_scores_are_not_finite():
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    hasher = LSH(16, random_state=0).fit(X)
+    index, query = FlatIndex(hasher.transform(X)), np.array([[1e308, 1e308, -1e308, 1e308]])
+    assert not np.isfinite(hasher.decision_function(query)).all()
+    codes = hasher.transform(query)
+    found = index.search(codes, 5, rerank=BreakTies(hasher), features=query)
+    for one, other in zip(found, index.search(codes, 5), strict=True):
+        np.testing.assert_array_equal(one, other)

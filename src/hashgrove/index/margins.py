@@ -69,7 +69,9 @@ class BreakTies:
             raise ParameterError("features", f"must have {len(codes)} rows, one per query, for 'rerank'. Got {got}.")
         encoder = getattr(self.encoder, "encoder_", self.encoder)  # that of a hasher
         margins = np.abs(encoder.scores(features, n_jobs=n_jobs)) if len(codes) else np.empty((0, 0))
-        margins = margins / np.maximum(margins.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        with np.errstate(invalid="ignore"):
+            margins = margins / np.maximum(margins.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        margins[~np.isfinite(margins).all(axis=1)] = 0  # scores beyond the largest float: ties stay ties
 
         def distances(query: int, candidates: NDArray[Any]) -> NDArray[np.float32]:
             differ = unpack(codes_of(candidates) ^ codes[query], n_bits=margins.shape[1])
