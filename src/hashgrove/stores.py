@@ -39,7 +39,7 @@ def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None
         ``.npy`` or ``.parquet``, or a folder of such shards in the order of their names. Or a function that gives an
         iterator of matrices, the same ones each time; it is called twice, and the file is always made anew.
     path : path
-        The file to write, of one byte per value.
+        The file to write, of one byte per value. If it exists, it must be a store, which is replaced.
     n_jobs : int, optional
         Number of threads.
 
@@ -59,9 +59,9 @@ def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None
     >>> hasher = FastHash(8, hash_function=BoostedTrees(n_trees=5)).fit(store, X[:, 0] > 0.5)
     """
     key = None if callable(source) else _identity(source)
-    if key is not None and os.path.exists(path):
-        store = FeatureStore(path)
-        if store.source == key:
+    if os.path.exists(path):
+        store = FeatureStore(path)  # refuses any other file, so that none is overwritten by mistake
+        if key is not None and store.source == key:
             return store
     name = "the chunks" if callable(source) else os.fspath(source)
     extremes: NDArray[Any] | None = None
@@ -80,8 +80,9 @@ def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None
     marks: list[int] = []
     with write_store(path, shape=shape, low=low, scale=scale, n_marks=len(places), source=key) as writer:
         for first_row, rows in _rows(source):
+            _check(name, rows, first_row, shape[1])
             n_written += len(rows)
-            if n_written > n_rows or rows.shape[1] != shape[1]:
+            if n_written > n_rows:
                 break
             writer.write_bins(first_row, bin_features(rows, low, scale, n_jobs=n_jobs))
             here = places[(places >= first_row) & (places < first_row + len(rows))]

@@ -164,6 +164,17 @@ class TestRefused:
             build_store(tmp_path / "no.npy", tmp_path / "X.bins")
         assert not (tmp_path / "X.bins").exists()
 
+    def test_no_other_file_is_overwritten(self, tmp_path):
+        (tmp_path / "notes.txt").write_text("mine")
+        with pytest.raises(FileError, match=r"must be a feature store\. Got another file"):
+            build_store(lambda: [np.ones((3, 2))], tmp_path / "notes.txt")
+        assert (tmp_path / "notes.txt").read_text() == "mine"
+
+    def test_chunks_that_are_not_finite_the_second_time(self, tmp_path):
+        chunks = [[np.ones((3, 2))], [np.full((3, 2), np.nan)]]
+        with pytest.raises(FileError, match=r"must hold finite numbers\. Got nan in row 0, column 0"):
+            build_store(lambda: chunks.pop(0), tmp_path / "bins")
+
     def test_damaged_files(self, data, tmp_path):
         path = tmp_path / "X.bins"
         build_store(tmp_path / "X.npy", path)

@@ -62,7 +62,9 @@ class FeatureStore:
                 n, d, n_marks, self._crc = (header[number] for number in NUMBERS)
                 start = _first_bin(d, n_marks)
                 if os.fstat(file.fileno()).st_size != start + check_shape(name, (d, n), 1):
-                    raise FileError(f"{name}: must have {start + n * d} bytes, as its header says. It is damaged.")
+                    raise FileError(
+                        f"{name}: must have {start + n * d} bytes, as its header says. Remove it, and make it again."
+                    )
                 # Private and writable, so that kernels are compiled once for this and for arrays; nothing is written.
                 content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
         except FileNotFoundError as error:
@@ -70,7 +72,7 @@ class FeatureStore:
         except OSError as error:
             raise FileError(f"{name}: cannot be read: {error.strerror}") from error
         if _crc_of(content) != self._crc:
-            raise FileError(f"{name}: damaged: its content does not match its checksum")
+            raise FileError(f"{name}: damaged: its content does not match its checksum. Remove it, and make it again.")
         limits = content[PAGE : PAGE + 16 * d].view("<f8").reshape(2, d)
         if not np.isfinite(limits).all():
             raise FileError(f"{name}: damaged: its limits must be finite")
