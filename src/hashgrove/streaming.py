@@ -234,13 +234,13 @@ def _encode(encoder: Encoder, rows: RowSource, target: PathLike, n_jobs: int | N
         X = piece.read()
         if X.shape[1] != encoder.n_features:
             raise FileError(
-                f"{rows.name}: must have {encoder.n_features} features per row, as the model was trained on. "
+                f"{piece.file}: must have {encoder.n_features} features per row, as the model was trained on. "
                 f"Got {X.shape[1]} instead."
             )
         try:
             return encoder.encode(X, n_jobs=1)
         except ValueError:
-            check_finite(rows.name, X, first_row=piece.first_row)
+            check_finite(piece.file, X, first_row=piece.first_row)
             raise
 
     with (

@@ -115,6 +115,16 @@ class TestFile:
             encode_file(work / "model", work / "X.npy", work / "codes.npy", n_jobs=2)
         assert not (work / "codes.npy").exists()
 
+    def test_the_shard_is_named(self, work):
+        X = np.load(work / "shards" / "part-0.npy")
+        X[1, 7] = np.inf
+        np.save(work / "shards" / "part-2.npy", X)
+        with pytest.raises(FileError, match=r"part-2\.npy: must hold finite numbers\. Got inf in row 1, column 7"):
+            encode_file(work / "model", work / "shards", work / "codes.npy")
+        np.save(work / "shards" / "part-2.npy", X[:, :4])
+        with pytest.raises(FileError, match=r"part-2\.npy: must have 300 features per row"):
+            encode_file(work / "model", work / "shards", work / "codes.npy")
+
     def test_a_failed_run_leaves_the_old_file(self, work):
         (work / "codes.parquet").write_bytes(b"old")
 

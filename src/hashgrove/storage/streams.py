@@ -40,8 +40,9 @@ ROWS_PER_GROUP = 2**18  # codes in a row group of a .parquet file
 
 
 class Piece(NamedTuple):
-    """Consecutive rows of a source: the number of the first one, and a function that reads them."""
+    """Consecutive rows of a file: its name, the number of the first one in it, and a function that reads them."""
 
+    file: str
     first_row: int
     read: Callable[[], NDArray[Any]]
 
@@ -83,7 +84,7 @@ class _Npy(RowSource):
 
     def pieces(self, n_rows: int) -> Iterator[Piece]:
         for start in range(0, self.n_rows, n_rows):
-            yield Piece(start, partial(self._read, start, min(start + n_rows, self.n_rows)))
+            yield Piece(self.name, start, partial(self._read, start, min(start + n_rows, self.n_rows)))
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         if identity(self.name) != self._identity:
@@ -117,7 +118,7 @@ class _Parquet(RowSource):
     def pieces(self, n_rows: int) -> Iterator[Piece]:
         first_row = 0
         for table in parquet_batches(self.name, n_rows):
-            yield Piece(first_row, partial(parquet_matrix, self.name, table))
+            yield Piece(self.name, first_row, partial(parquet_matrix, self.name, table))
             first_row += table.num_rows
 
 
@@ -130,11 +131,8 @@ class _Folder(RowSource):
         self.n_rows = sum(shard.n_rows for shard in self._shards)
 
     def pieces(self, n_rows: int) -> Iterator[Piece]:
-        first_row = 0
         for shard in self._shards:
-            for piece in shard.pieces(n_rows):
-                yield Piece(first_row + piece.first_row, piece.read)
-            first_row += shard.n_rows
+            yield from shard.pieces(n_rows)
 
 
 class _InMemory(RowSource):
@@ -146,7 +144,7 @@ class _InMemory(RowSource):
 
     def pieces(self, n_rows: int) -> Iterator[Piece]:
         for start in range(0, self.n_rows, n_rows):
-            yield Piece(start, partial(self._matrix.__getitem__, slice(start, start + n_rows)))
+            yield Piece(self.name, start, partial(self._matrix.__getitem__, slice(start, start + n_rows)))
 
 
 def open_rows(path: PathLike) -> RowSource:
