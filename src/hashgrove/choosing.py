@@ -179,12 +179,10 @@ def choose(
     trained, held_out = _split(supervision, rng, groups)
     if len(X) < LEAST_ROWS:
         return Choice(PosteriorBits(), (), 0, 0, f"There are too few rows for a trial: {len(X)}.")
-    if not supervision.subset(trained).has_pairs():
-        why = "The rows that are not held out have no similar or no dissimilar pair, so nothing can be learned."
-        return Choice(PosteriorBits(), (), 0, 0, why)
-    if not supervision.subset(held_out).has_pairs():
-        why = "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
-        return Choice(PosteriorBits(), (), 0, 0, why)
+    for part, rows in (("remaining", trained), ("held-out", held_out)):
+        if not supervision.subset(rows).has_pairs():
+            why = f"The {part} rows have no similar or no dissimilar pair, so nothing can be measured."
+            return Choice(PosteriorBits(), (), 0, 0, why)
     tried = tuple(one for one in candidates() if one.max_rows is None or len(X) <= one.max_rows)
     with sharing():
         values = _try_all(fit, tried, X, supervision, trained, held_out, metric, n_jobs)
@@ -268,9 +266,7 @@ def _try_all(
 
 
 def _batches(tried: Sequence[Candidate]) -> tuple[list[int], list[int]]:
-    """Places of the candidates that are tried in any case, and of those that are tried if others of their kind are not
-    hopeless.
-    """
+    """Places of the candidates that are always tried, and of those that are tried unless their kind is hopeless."""
     kinds = [type(candidate.hash_function) for candidate in tried]
     always = [place for place, kind in enumerate(kinds) if kind is kinds[0] or kind not in kinds[:place]]
     return always, [place for place in range(len(tried)) if place not in always]

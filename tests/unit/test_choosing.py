@@ -126,6 +126,13 @@ class TestChoice:
             "The held-out rows have no similar or no dissimilar pair, so nothing can be measured."
         )
 
+    def test_rows_to_learn_from_without_a_dissimilar_pair(self):
+        y, groups = np.repeat([0, 1, 2], [8, 8, 80]), np.repeat([0, 1], [16, 80])  # the first group is held out
+        hasher = auto().fit(X[:96], y, groups=groups)
+        assert hasher.choice_.why == (
+            "The remaining rows have no similar or no dissimilar pair, so nothing can be measured."
+        )
+
     def test_a_class_that_is_in_the_held_out_rows_only(self):
         y = Y.copy()
         y[7] = 100
