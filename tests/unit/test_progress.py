@@ -77,7 +77,7 @@ def test_other_commands_show_their_steps(here):
     lines = shown("index", "build", "X.npy", "--model", "m.hashgrove", "-o", "i.hgi", cwd=here)
     assert_in_order(lines, "loading", "encoding X.npy", "writing the index and its tables", "Wrote 100 items")
     lines = shown("search", "i.hgi", "X.npy", "-k", "1", cwd=here)
-    assert_in_order(lines, "loading", "encoding X.npy", "searching", "0     1         0   0")
+    assert_in_order(lines, "loading", "encoding X.npy", "searching", "0     1       0.0   0")
     labels = ("--y-queries", "y.npy", "--y-database", "y.npy")
     lines = shown("evaluate", "i.hgi", "X.npy", *labels, cwd=here)
     assert_in_order(lines, "loading", "encoding X.npy", "searching and measuring", "MAP")
