@@ -87,7 +87,7 @@ class UnitRows:
             return np.asarray(sketch.apply(unit_rows(X if lift is None else lift.scores(X, n_jobs=1))))
 
         shape = len(X), min(n_columns, MAX_FEATURES)
-        rows = Rows(lambda numbers: scaled(X[numbers]), shape, n_jobs=n_jobs)
+        rows = Rows(lambda numbers: scaled(X[numbers]), shape, n_jobs=n_jobs, is_costly=lift is not None)
         learned = None if lift is None or len(X) <= LIFTED_ROWS else stratified_rows(len(X), LIFTED_ROWS)
         return cls(lift, sketch, rows, None if others is None else scaled(others), weights, learned)
 

@@ -20,6 +20,7 @@ __all__ = ["ROWS_PER_CHUNK", "ExactSums", "Numbers", "Rows", "integer_counts", "
 
 ROWS_PER_CHUNK = 4096  # the grid on which rows are made; scores in float32 belong to it
 KEPT_VALUES = 2**24  # rows with fewer values in all are made once and kept
+KEPT_COSTLY_VALUES = 2**27  # the same for rows that take long to make; half a gigabyte
 LEVELS = 2**15 - 1  # of positive integers
 LARGEST_COUNT = 2**13  # of a weighted row, so that a sum over WEIGHTED_ROWS rows is below 2^53
 WEIGHTED_ROWS = 1024
@@ -31,16 +32,23 @@ Numbers = slice | NDArray[np.intp]  # which rows
 class Rows:
     """The rows of a matrix, which ``make(numbers)`` gives for a slice or an array of row numbers.
 
+    Up to `KEPT_VALUES` they are made once and kept; if they are costly, up to `KEPT_COSTLY_VALUES`.
+
     >>> rows = Rows(lambda numbers: np.arange(6.0).reshape(3, 2)[numbers], (3, 2))
     >>> rows.take(slice(1, 3)).tolist()
     [[2.0, 3.0], [4.0, 5.0]]
     """
 
     def __init__(
-        self, make: Callable[[Numbers], NDArray[Any]], shape: tuple[int, int], *, n_jobs: int | None = 1
+        self,
+        make: Callable[[Numbers], NDArray[Any]],
+        shape: tuple[int, int],
+        *,
+        n_jobs: int | None = 1,
+        is_costly: bool = False,
     ) -> None:
         self.shape, self.n_jobs, self._make = shape, n_jobs, make
-        if shape[0] * shape[1] <= KEPT_VALUES:
+        if shape[0] * shape[1] <= (KEPT_COSTLY_VALUES if is_costly else KEPT_VALUES):
             parts = [(numbers,) for numbers in self.chunks()]
             kept = np.concatenate(run_tasks(make, parts, n_jobs=n_jobs))
             self._make = kept.__getitem__
