@@ -645,7 +645,7 @@ def _fewer(others: NDArray[Any] | None) -> NDArray[Any] | None:
 
 
 def _bits_ahead(n_rows: int) -> int:
-    """How many bits may be inferred ahead, at 9 bytes per row for the values and the weights."""
+    """The number of bits that may be inferred ahead, at 9 bytes per row for the values and the weights."""
     return BYTES_AHEAD // (9 * n_rows)
 
 

@@ -1,4 +1,4 @@
-"""How pixels are scaled for a network: the usual ways by name, and a measure that tells a wrong one from the right one.
+"""Scaling of pixels for a network: the usual ways by name, and a measure that tells a wrong one from the right one.
 
 An ONNX file does not say how its input is scaled, and with wrong numbers it gives features without any complaint. They
 are worse in a way that needs no labels to see: pictures that have nothing in common become similar. `separation`
@@ -80,7 +80,7 @@ def sample(source: ImageSource) -> NDArray[np.uint8]:
 
 
 def separation(features: NDArray[np.float32], mirrored: NDArray[np.float32]) -> float:
-    """How much more similar images are to their own mirror images than to each other: a mean of cosines, 0 to 1.
+    """The similarity of images to their own mirror images, less that to each other: a mean of cosines, 0 to 1.
 
     >>> separation(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))
     1.0

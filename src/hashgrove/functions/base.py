@@ -94,7 +94,7 @@ class BatchLearner(Learner, Protocol):
     """A learner that can learn independent bits together, for less than one after the other."""
 
     def learn_batch(self, data: Any, Z: NDArray[np.int8]) -> list[tuple[Encoder, NDArray[np.int8]]]:
-        """What `Learner.learn` gives for each row of ``Z``, without weights."""
+        """The results of `Learner.learn` for each row of ``Z``, without weights."""
 
 
 HashFunction = Learner | JointLearner

@@ -26,7 +26,7 @@ MANY_CLASSES = 30  # more are drawn without their names
 
 @dataclass(frozen=True)
 class ReportDisplay:
-    """What `Report.plot` has drawn.
+    """A picture that `Report.plot` has drawn.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ def near_rows_graph(Z: NDArray[np.float32], *, n_neighbours: int = 10, n_jobs: i
 
 
 def spread_labels(graph: sparse.csr_array, labels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much each row hears of each label after 20 steps, in which rows pass on nine tenths of what they hear.
+    """The share that each row hears of each label after 20 steps, in which rows pass on nine tenths of what they hear.
 
     Parameters
     ----------

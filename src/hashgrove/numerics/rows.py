@@ -84,7 +84,7 @@ def stratified_rows(n: int, size: int) -> NDArray[np.intp]:
 
 
 def integer_counts(weights: NDArray[np.float64] | None) -> NDArray[np.int64] | None:
-    """How many rows each row counts as: its weight, rounded to 1 / 8,192 of the largest weight.
+    """The number of rows that each row counts as: its weight, rounded to 1 / 8,192 of the largest weight.
 
     >>> integer_counts(np.array([1.0, 2.0, 0.5])).tolist()
     [4096, 8192, 2048]

@@ -110,7 +110,7 @@ def load(path: str | os.PathLike[str]) -> Encoder | ImageEncoder:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a model file says about its fit, checked.
+    """Facts about a fit from its model file, checked.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Learned:
 
 
 def read_learned(path: str | os.PathLike[str]) -> Learned:
-    """What a model file says about its fit; the file is not trusted."""
+    """Read the facts about a fit from its model file, which is not trusted."""
     found = modelfile.read_header(path)["header"].get("learned", {})
     try:
         validation = found.get("validation", {"n_rows": 0, "rows": []})

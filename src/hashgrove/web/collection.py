@@ -160,7 +160,7 @@ class Collection:
 
     @property
     def default_ranking(self) -> str:
-        """What items are ranked by if a request does not say it and its query has features."""
+        """The way items are ranked if a request does not say it and its query has features."""
         if self.can_decode:
             return "classes"
         return "features" if self.can_rerank and self._read().have_features else "bits"

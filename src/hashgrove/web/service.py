@@ -148,7 +148,7 @@ class Service:
         return Neighbours(queries.codes, near[0], near[1], ranked_by, counts > k, seconds)
 
     async def _ranking(self, options: SearchOptions, queries: Encoded) -> str:
-        """What items are ranked by: without options to the contrary, by the best of what is possible."""
+        """The way items are ranked: without options to the contrary, by the best of what is possible."""
         if options.rerank or options.weights:
             return "features" if options.rerank else "weights"
         if options.plain or options.radius is not None or queries.features is None:
