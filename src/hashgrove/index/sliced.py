@@ -41,7 +41,7 @@ ROUNDS = (32, 16, 8, 4, 2, 1)  # of transposing 64 x 64 bits
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def fewest_queries(typing_context: Any) -> Any:
-    """The number of queries that are worth the tables of a block: none if the processor counts the ones of vectors."""
+    """How many queries are worth the tables of a block: none are if the processor counts the ones of vectors itself."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return WORD(2**62 if has_feature(context, "avx512vpopcntdq") else 16)
