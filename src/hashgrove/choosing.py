@@ -12,7 +12,6 @@ more than the standard error of the difference. The choice depends on the data a
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from hashgrove.encoders import Encoder
 from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
-from hashgrove.metrics import Difference, evaluate
+from hashgrove.metrics import Difference
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.html import html_table
 from hashgrove.runtime.sharing import sharing
-from hashgrove.runtime.threads import beside
 from hashgrove.supervision import Supervision, draw_groups
+from hashgrove.trials import NAMES, Contest, Fit
 
 __all__ = ["Candidate", "Choice", "Trial", "candidates", "choose"]
 
@@ -39,11 +37,7 @@ LEAST_ROWS = 50  # with fewer rows there is nothing to try
 HELD_OUT = 2  # of each `GROUP` rows
 GROUP, SMALL_GROUP = 10, 5  # the latter for classes with fewer than `GROUP` rows
 DECISIVE_LEAD = 0.01  # if trees are behind the first candidate by more than this, no other trees are tried
-K = 10
-NAMES = {"map": "mean average precision", "precision@10": "precision@10"}
 TRIAL_SHARE = 0.5  # of the trees and of the anchors that a trial uses at first
-
-Fit = Callable[[Learner, NDArray[Any], Supervision], Encoder]
 
 log = logging.getLogger("hashgrove")
 
@@ -156,6 +150,7 @@ def choose(
     metric: str = "map",
     groups: NDArray[np.intp] | None = None,
     n_jobs: int | None = None,
+    say: Callable[[str], object] = lambda text: None,
 ) -> Choice:
     """Choose a hash function for these rows.
 
@@ -173,6 +168,8 @@ def choose(
         Numbers of groups of rows that are not divided between training and search.
     n_jobs : int or None
         Number of threads. With one, the hash functions are tried one after the other, otherwise side by side.
+    say : function
+        Gets a line when a trial begins.
     """
     if not supervision.has_labels:
         return Choice(BoostedTrees(start="linear"), (), 0, 0, "Pairs have no labels, which posterior bits need.")
@@ -184,8 +181,10 @@ def choose(
             why = f"The {part} rows have no similar or no dissimilar pair, so nothing can be measured."
             return Choice(PosteriorBits(), (), 0, 0, why)
     tried = tuple(one for one in candidates() if one.max_rows is None or len(X) <= one.max_rows)
+    labels, options = supervision.subset(held_out).evaluation_labels()
+    contest = Contest(fit, X[trained], supervision.subset(trained), X[held_out], labels, options, metric, n_jobs)
     with sharing():
-        values = _try_all(fit, tried, X, supervision, trained, held_out, metric, n_jobs)
+        values = _try_all(contest, tried, say)
     trials = tuple(Trial.of(tried[place].hash_function, found) for place, found in values.items())
     best = _best(tried, values)
     why = f"It has the highest {NAMES[metric]} among {len(held_out):,} rows that the trial had not seen."
@@ -220,48 +219,17 @@ def _split(
 
 
 def _try_all(
-    fit: Fit,
-    tried: Sequence[Candidate],
-    X: NDArray[Any],
-    supervision: Supervision,
-    trained: NDArray[np.int64],
-    held_out: NDArray[np.int64],
-    metric: str,
-    n_jobs: int | None,
+    contest: Contest, tried: Sequence[Candidate], say: Callable[[str], object]
 ) -> dict[int, NDArray[np.float64]]:
     """The values of the queries for each hash function that was tried, by its place in the list."""
-    rows, known, searched = X[trained], supervision.subset(trained), X[held_out]  # the same objects in every trial
-    labels, options = supervision.subset(held_out).evaluation_labels()
-
-    def measure(learner: Learner) -> NDArray[np.float64]:
-        started = time.perf_counter()
-        codes = fit(learner, rows, known).encode(searched, n_jobs=n_jobs)
-        report = evaluate(
-            codes,
-            codes,
-            y_queries=labels,
-            y_database=labels,
-            k=K,
-            exclude_self=True,
-            knn=None,
-            n_jobs=n_jobs,
-            **options,
-        )
-        found = report.average_precision if metric == "map" else report.query_precision
-        found = found[~np.isnan(found)]  # of the same queries in every trial
-        seconds = time.perf_counter() - started
-        log.info("trial of %s: %s %.4f in %.1f s", describe(learner), NAMES[metric], found.mean(), seconds)
-        return found
-
     values: dict[int, NDArray[np.float64]] = {}
     for batch in _batches(tried):
         learners = {place: tried[place].hash_function for place in batch}
         promising = [place for place in batch if not _is_hopeless(learners[place], tried, values)]
-        with beside(n_jobs=n_jobs) as start:
-            found = {place: start(measure, _smaller(learners[place])) for place in promising}
-            values |= {place: result() for place, result in found.items()}
+        found = contest.measure_all([_smaller(learners[place]) for place in promising], say=say)
+        values |= dict(zip(promising, found, strict=True))
     if (close := _close_second(tried, values)) is not None:
-        values[close] = measure(tried[close].hash_function)
+        (values[close],) = contest.measure_all([tried[close].hash_function], say=say)
     return values
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from numbers import Integral
@@ -32,6 +32,7 @@ from hashgrove.functions import (
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import SOLVERS, as_solver
 from hashgrove.runtime.estimators import describe
+from hashgrove.runtime.executors import current_executor
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError
 from hashgrove.runtime.progress import report_progress, show_step
@@ -420,12 +421,27 @@ class FastHash(SupervisedHasher):
         step_one = self._step_one(supervision, learner, n_learned, learned.seed)
         given = {"supervision": supervision, "others": others}
         more = given if getattr(learner, "semi_supervised", False) else {"supervision": supervision}
-        streams = substream(rng, 0), substream(rng, 3)
-        with beside(n_jobs=self.n_jobs) as start:  # neither step 1 nor generic bits need anything of what is prepared
-            data = start(learner.prepare, X, streams[0], earlier=learned.encoder, n_jobs=self.n_jobs, **more)
-            generic = start(learn_generic_bits, X, n_bits=n_generic, rng=streams[1], **given) if n_generic else None
+        prepare = partial(_prepare, learner=learner, seed=learned.seed, earlier=learned.encoder, **more)
+        executor = current_executor()
+        if executor is not None and stagewise:
+            raise ParameterError(
+                "stagewise",
+                "must be False for bits that are learned on several machines: each bit would need the output of the "
+                f"one before. Got {self.stagewise} with {describe(learner)}; or fit on one machine that has the rows.",
+            )
+        n_jobs = self.n_jobs if executor is None else 1  # then rows are prepared here only if something asks for it
+        with beside(n_jobs=n_jobs) as start:  # neither step 1 nor generic bits need anything of what is prepared
+            data = start(prepare, X, n_jobs=self.n_jobs)
+            streams = substream(rng, 3)
+            generic = start(learn_generic_bits, X, n_bits=n_generic, rng=streams, **given) if n_generic else None
             inferred = learned.replay(step_one, stagewise=stagewise)
-            execute = partial(in_order, n_jobs=self.n_jobs, ahead=_bits_ahead(X.shape[0]))
+
+            def execute(learn: Callable[[Any, Any], Any], targets: Iterable[Any]) -> Iterator[Any]:
+                if executor is not None:
+                    return executor.map(learn, targets, prepare=prepare, rows=X)
+                ahead = _bits_ahead(X.shape[0])
+                return in_order(lambda target: learn(data(), target), targets, n_jobs=self.n_jobs, ahead=ahead)
+
             with closing(two_step(step_one, learner, data, stagewise=stagewise, execute=execute)) as learned_bits:
                 for new in learned_bits:  # if this is interrupted, no other bit is begun
                     inferred += new.inferred
@@ -480,16 +496,18 @@ class FastHash(SupervisedHasher):
         elif len(learned) == 0 or not hasattr(self, "hash_function_"):
             from hashgrove.choosing import choose
 
-            fewer = _fewer(others)
+            fewer, seed = _fewer(others), learned.seed
+            settled = {"generic_bits": self._asked_generic(), "new_classes": 0.0}
+            # without what only this process has, since trials may be sent to others
+            hasher = self.__class__(**self.get_params(deep=False) | settled | {"callbacks": (), "verbose": 0})
 
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
-                say(f"trying {describe(learner)} on a sample")
-                return self._learn_bits(X, supervision, learner, LearnedBits(learned.seed), fewer)[0]
+                return hasher._learn_bits(X, supervision, learner, LearnedBits(seed), fewer)[0]
 
-            rng = substream(np.random.default_rng(learned.seed), 4)
+            rng = substream(np.random.default_rng(seed), 4)
             how: dict[str, Any] = {"metric": self.metric, "groups": groups, "n_jobs": self.n_jobs}
             with show_step("choosing the hash function", verbose=self.verbose) as say:
-                self.choice_ = choose(fit, X, supervision, rng, **how)
+                self.choice_ = choose(fit, X, supervision, rng, say=say, **how)
             self.hash_function_ = self.choice_.hash_function
         return self.hash_function_
 
@@ -624,6 +642,11 @@ class FastHash(SupervisedHasher):
         notes |= {} if choice is None else {"choice": choice.to_dict()}
         notes |= {"trained_on": self._marks} if getattr(self, "_marks", None) else {}
         return notes | ({"validation": self.validation_.to_dict()} if hasattr(self, "validation_") else {})
+
+
+def _prepare(X: Any, *, learner: HashFunction, seed: int, n_jobs: int | None, **more: Any) -> Any:
+    """What the hash functions of all bits share: the same in every process, and however often."""
+    return learner.prepare(X, substream(np.random.default_rng(seed), 0), n_jobs=n_jobs, **more)
 
 
 def _without_unknown(

@@ -17,7 +17,7 @@ from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
 from hashgrove.runtime.streams import substream
 from hashgrove.supervision import Affinity
 
-__all__ = ["Objective", "SampledStepOne", "StepOne", "Target"]
+__all__ = ["Objective", "PackedSigns", "SampledStepOne", "StepOne", "Target"]
 
 
 class Objective(NamedTuple):
@@ -27,8 +27,22 @@ class Objective(NamedTuple):
     before: float
 
 
+class PackedSigns:
+    """An object whose int8 arrays, of -1 and +1, take one bit per value when it is sent to another process."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        is_signs = {name for name, value in vars(self).items() if getattr(value, "dtype", None) == np.int8}
+        lengths = {name: len(vars(self)[name]) for name in is_signs}
+        return vars(self) | {name: np.packbits(vars(self)[name] > 0) for name in is_signs} | {"lengths": lengths}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, length in state.pop("lengths").items():
+            state[name] = np.where(np.unpackbits(state[name], count=length), 1, -1).astype(np.int8)
+        vars(self).update(state)
+
+
 @dataclass(frozen=True, eq=False)
-class Target:
+class Target(PackedSigns):
     """The result of step 1 for one bit, which is all that step 2 needs to know about it.
 
     Attributes

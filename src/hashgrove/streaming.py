@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,15 @@ from hashgrove.storage.streams import (
     write_codes,
 )
 
-__all__ = ["EncodedShard", "encode_file", "encode_folder", "encode_shard", "plan_shards", "record_file"]
+__all__ = [
+    "EncodedShard",
+    "encode_file",
+    "encode_folder",
+    "encode_shard",
+    "plan_shards",
+    "record_file",
+    "target_folder",
+]
 
 PIECE_BYTES = 2**21  # of rows that a thread reads and encodes at a time; two such pieces per thread wait
 FORMAT = 1  # of the records of finished shards
@@ -59,7 +68,7 @@ class EncodedShard:
 
 def encode_file(
     model: PathLike | Encoder,
-    source: PathLike | RowSource,
+    source: PathLike | RowSource | NDArray[Any],
     target: PathLike,
     *,
     n_jobs: int | None = None,
@@ -74,7 +83,7 @@ def encode_file(
     ----------
     model : path or Encoder
         A model file, or what `hashgrove.load` gives for it.
-    source : path or RowSource
+    source : path, RowSource or array
         ``.npy`` or ``.parquet``, or a folder of such shards, which are taken in the order of their names. ``.csv`` and
         ``.npz`` are read as a whole. Or what `hashgrove.storage.streams.open_rows` gives for it.
     target : path
@@ -104,7 +113,8 @@ def encode_file(
     check_output_ending(target)
     if os.path.isdir(rows.name) and _is_in(rows.name, target):
         raise FileError(f"{os.fspath(target)}: must not be in the folder of the features {rows.name}.")
-    for name in (rows.name, *([] if isinstance(model, Encoder) else [model])):
+    inputs = [rows.name] if os.path.exists(rows.name) else []
+    for name in inputs if isinstance(model, Encoder) else [*inputs, model]:
         if os.path.exists(target) and os.path.samefile(name, target):
             raise FileError(f"{os.fspath(target)}: must not be the input file itself. Give another output.")
     return _encode(encoder, rows, target, n_jobs, on_codes)
@@ -112,7 +122,7 @@ def encode_file(
 
 def encode_shard(
     model: PathLike | Encoder,
-    source: PathLike,
+    source: PathLike | NDArray[Any],
     target: PathLike,
     *,
     n_jobs: int | None = None,
@@ -130,8 +140,11 @@ def encode_shard(
 
     Parameters
     ----------
-    model, source, target, n_jobs, on_codes
+    model, target, n_jobs, on_codes
         As for `encode_file`. Give the path of the model rather than the encoder to tasks on other machines.
+    source : path or array of shape (n, n_features)
+        A file, or the rows themselves, such as a partition that Dask or Spark has in memory; these are recognised by
+        their SHA-256.
 
     Returns
     -------
@@ -147,11 +160,10 @@ def encode_shard(
     finished = _read_record(name)
     if finished.items() >= record.items() and finished.get("target_bytes") == _size(name):
         return EncodedShard(name, int(finished["n_rows"]), was_finished=True)
-    _forget(
-        record_file(name)
-    )  # or it could seem to be of the codes that are written now, if this run ends before its own
+    # without this, the record could seem to be of the codes that are written now, if this run ends before its own
+    _forget(record_file(name))
     n_rows = encode_file(encoder, source, target, n_jobs=n_jobs, on_codes=on_codes)
-    if _record(encoder, source) != record:
+    if not isinstance(source, np.ndarray) and _record(encoder, source) != record:
         raise FileError(f"{os.fspath(source)}: has been changed while it was encoded. Encode it again.")
     with atomic_write(record_file(name)) as file:
         content = {**record, "n_rows": n_rows, "target_bytes": _size(name)}
@@ -192,22 +204,28 @@ def encode_folder(
 
 def plan_shards(source: PathLike, target: PathLike) -> list[tuple[str, str]]:
     """The arguments ``source`` and ``target`` of `encode_shard` for each shard of a folder; makes the target folder."""
-    folder = os.fspath(target)
     shards = list_shards(source)
+    folder = target_folder(target, names={os.path.basename(shard) for shard in shards}, source=source)
+    return [(shard, os.path.join(folder, os.path.basename(shard))) for shard in shards]
+
+
+def target_folder(target: PathLike, *, names: Iterable[str], source: PathLike | None = None) -> str:
+    """Make the folder for codes in files with these names, which must hold no others, and not be ``source``."""
+    folder = os.fspath(target)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder}: cannot be made: {error.strerror}") from error
-    if os.path.samefile(source, folder):
+    if source is not None and os.path.samefile(source, folder):
         raise FileError(f"{folder}: must be another folder than that of the features. Got the same one.")
-    names = {os.path.basename(shard) for shard in shards}
-    others = sorted(name for name in os.listdir(folder) if name[0] not in "._" and name not in names)
+    others = sorted({name for name in os.listdir(folder) if name[0] not in "._"}.difference(names))
     if others:
+        of = "" if source is None else f" in {os.fspath(source)}"
         raise FileError(
-            f"{folder}: must hold no codes but those of the shards in {os.fspath(source)}. Got {others[0]}; "
+            f"{folder}: must hold no codes but those of the shards{of}. Got {others[0]}; "
             "remove it, or choose another folder."
         )
-    return [(shard, os.path.join(folder, os.path.basename(shard))) for shard in shards]
+    return folder
 
 
 def record_file(target: PathLike) -> str:
@@ -254,9 +272,14 @@ def _encode(encoder: Encoder, rows: RowSource, target: PathLike, n_jobs: int | N
     return rows.n_rows
 
 
-def _record(encoder: Encoder, source: PathLike) -> dict[str, Any]:
+def _record(encoder: Encoder, source: PathLike | NDArray[Any]) -> dict[str, Any]:
     """The values by which a finished shard is recognised."""
-    return {"format": FORMAT, "model": encoder.digest, "source": identity(source)}
+    if isinstance(source, np.ndarray):
+        content = hashlib.sha256(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data).hexdigest()
+        known: dict[str, Any] = {"shape": list(source.shape), "type": source.dtype.str, "sha256": content}
+    else:
+        known = identity(source)
+    return {"format": FORMAT, "model": encoder.digest, "source": known}
 
 
 def _read_record(target: str) -> Mapping[str, Any]:

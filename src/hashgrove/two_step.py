@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import islice, tee
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder
 from hashgrove.functions import BatchLearner, HashFunction, JointLearner, Learner
-from hashgrove.step_one import Objective, SampledStepOne, StepOne, Target
+from hashgrove.step_one import Objective, PackedSigns, SampledStepOne, StepOne, Target
 
 __all__ = ["BitRecord", "NewBits", "two_step"]
 
 BATCH = 64  # bits that a learner of batches learns together
+
+Execute = Callable[[Callable[[Any, Target], Any], Iterable[Target]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def two_step(
     prepared: Callable[[], Any],
     *,
     stagewise: bool = True,
-    execute: Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]] = map,
+    execute: Execute | None = None,
 ) -> Generator[NewBits, None, None]:
     """Algorithm 1: yields the bits from ``step_one.n_known`` to ``step_one.n_bits``, one after the other.
 
@@ -105,9 +108,10 @@ def two_step(
     stagewise : bool
         Whether the output of each hash function feeds the next bit, as in the paper. If not, the bits that step 1
         inferred do, and the hash functions are independent pieces of work.
-    execute : function, default=map
-        Applies a function to independent pieces of work and gives the results in their order. The default learns them
-        in this thread, one by one.
+    execute : function, optional
+        Carries out independent pieces of work: ``execute(learn, targets)`` gives ``learn(data, target)`` for each
+        target, in order, with ``data`` the result of ``learner.prepare``. By default they are learned in this thread,
+        one by one.
     """
     if isinstance(learner, JointLearner):
         yield from _all_at_once(step_one, learner, prepared, stagewise=stagewise)
@@ -122,10 +126,11 @@ def two_step(
         while batch := list(islice(pieces, BATCH)):
             yield from _in_batch(learner, prepared(), batch)
     else:
-        pieces = _inferred_bits(step_one)  # Step 1 needs nothing of step 2
-        for target, objective, function in execute(
-            lambda piece: (*piece, _learn(learner, prepared(), piece[0])), pieces
-        ):
+        pieces, again = tee(_inferred_bits(step_one))  # Step 1 needs nothing of step 2
+        learn, targets = partial(_learn, learner), (target for target, _ in pieces)
+        here = (learn(prepared(), target) for target in targets)
+        functions = here if execute is None else execute(learn, targets)
+        for function, (target, objective) in zip(functions, again, strict=True):
             yield _learned(target, function, objective, "inferred bits")
 
 
@@ -169,7 +174,8 @@ def _inferred_bits(step_one: StepOne | SampledStepOne) -> Iterator[tuple[Target,
         yield target, step_one.add(target.z)
 
 
-class _Function(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Function(PackedSigns):
     """The hash function of one bit, what it gives for the training points, and how it was learned."""
 
     encoder: Encoder

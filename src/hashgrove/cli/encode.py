@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,6 +31,7 @@ MAX_COUNTED = 2**18  # codes of which the different ones are counted
     "-o", "--output", required=True, metavar="CODES", help="File to write, .npy, .csv or .parquet; or a folder."
 )
 @options.columns()
+@options.scheduler
 @options.n_jobs
 def encode(
     model: str,
@@ -39,6 +40,7 @@ def encode(
     id_column: str | None,
     label_column: str | None,
     feature_columns: str | None,
+    scheduler: str | None,
     n_jobs: int | None,
 ) -> None:
     """Turn FEATURES into packed codes with a MODEL.
@@ -50,7 +52,7 @@ def encode(
 
     Files in .npy and .parquet may be larger than the memory. FEATURES may be a folder of such shards; if CODES has no
     ending, it is then a folder, too, with one file of codes per shard. Run the command again if it was interrupted: it
-    keeps the shards that are finished.
+    keeps the shards that are finished. With --scheduler, the workers of a Dask cluster share them.
 
     Of a table, the options say which columns have the features. With --id-column, the ids are written to
     CODES.names.txt, and the whole table is read at once.
@@ -65,6 +67,11 @@ def encode(
         suffix not in (".npy", ".csv", ".parquet") and not to_folder,
         f"--output must end in .npy, .csv or .parquet, or be a folder if FEATURES is one. Got {output!r}.",
     )
+    options.refuse(
+        scheduler is not None and not to_folder,
+        "--scheduler: FEATURES must be a folder of shards, which the workers share, and --output another folder.",
+    )
+    client = options.cluster(scheduler)
     with show_step(LOADING):
         from hashgrove.cli.items import encode_images
     from hashgrove import load
@@ -85,7 +92,7 @@ def encode(
     rows_encoder = encoder.encoder if isinstance(encoder, ImageEncoder) else encoder
     holds_rows = features.lower().endswith((".csv", ".parquet")) and not os.path.isdir(features)  # and never images
     if not isinstance(encoder, ImageEncoder) or holds_rows:
-        _encode_features(rows_encoder, features, output, to_folder=to_folder, n_jobs=n_jobs)
+        _encode_features(rows_encoder, features, output, to_folder=to_folder, client=client, n_jobs=n_jobs)
         return
     options.refuse(to_folder, f"--output must end in .npy, .csv or .parquet for images. Got {output!r}.")
     check_output(names_file(output), inputs=(model, features))
@@ -121,7 +128,9 @@ def _encode_table(
     _report(codes, len(codes), output, has_names=items.ids is not None)
 
 
-def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder: bool, n_jobs: int | None) -> None:
+def _encode_features(
+    encoder: Encoder, features: str, output: str, *, to_folder: bool, client: Any = None, n_jobs: int | None
+) -> None:
     """Encode a file, or the shards of a folder, in bounded memory."""
     import numpy as np
 
@@ -130,7 +139,7 @@ def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder:
     from hashgrove.streaming import encode_file, encode_shard, plan_shards
 
     first: list[NDArray[np.uint8]] = []
-    n_done = n_kept = n_rows = 0
+    n_done = 0
 
     def count(codes: NDArray[np.uint8]) -> None:
         nonlocal n_done
@@ -148,10 +157,16 @@ def _encode_features(encoder: Encoder, features: str, output: str, *, to_folder:
         return
     shards = plan_shards(features, output)
     with show_count("shards", len(shards)) as show:
-        for number, (shard, target) in enumerate(shards, start=1):
-            done = encode_shard(encoder, shard, target, n_jobs=n_jobs)
-            n_kept, n_rows = n_kept + done.was_finished, n_rows + done.n_rows
-            show(number)
+        if client is not None:
+            from hashgrove.distributed import encode
+
+            finished = encode(encoder, features, output, client=client, on_shard=show)
+        else:
+            finished = []
+            for shard, target in shards:
+                finished.append(encode_shard(encoder, shard, target, n_jobs=n_jobs))
+                show(len(finished))
+    n_rows, n_kept = sum(shard.n_rows for shard in finished), sum(shard.was_finished for shard in finished)
     kept = f"; {n_kept:,} were finished before" if n_kept else ""
     click.echo(f"{output} has {n_rows:,} codes in {len(shards):,} shards{kept}", err=True)
 

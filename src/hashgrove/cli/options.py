@@ -10,6 +10,7 @@ import click
 __all__ = [
     "POSITIVE",
     "SEED",
+    "cluster",
     "columns",
     "csv_style",
     "ids",
@@ -18,6 +19,7 @@ __all__ = [
     "port",
     "query_model",
     "refuse",
+    "scheduler",
     "search_options",
     "was_given",
 ]
@@ -31,6 +33,9 @@ n_jobs = click.option("--n-jobs", type=POSITIVE, show_default="all cores", help=
 ids = click.option("--ids", metavar="FILE", help="Text file with the ids of the items, one per line.")
 query_model = click.option(
     "--model", metavar="MODEL", help="Model that encodes QUERIES, or that made them if they are packed codes."
+)
+scheduler = click.option(
+    "--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://10.0.0.1:8786, whose workers share the work."
 )
 port = click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one."
@@ -91,3 +96,12 @@ def refuse(wrong: bool, message: str) -> None:
     """Refuse a ``wrong`` call of the running command, with exit code 2."""
     if wrong:
         raise click.UsageError(message, click.get_current_context())
+
+
+def cluster(address: str | None) -> Any:
+    """A client of a Dask scheduler, which is closed when the command ends; None without an address."""
+    if address is None:
+        return None
+    from hashgrove.distributed import connect
+
+    return click.get_current_context().with_resource(connect(address))

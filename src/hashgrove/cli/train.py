@@ -36,7 +36,7 @@ GROUPS = {
         *("--id-column", "--feature-columns"),
     ),
     "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--new-classes", "--min-shared", "--validate"),
-    "Running": ("--seed", "--checkpoint", "--n-jobs", "--quiet", "--help"),
+    "Running": ("--seed", "--checkpoint", "--scheduler", "--n-jobs", "--quiet", "--help"),
     "Method": (*("--loss", "--inference", "--similar", "--dissimilar", "--weighted", "--stagewise", "--loss-length"),),
 }  # titles in the help, and flags
 
@@ -80,6 +80,7 @@ def _derive() -> list[SignatureOption]:
 @click.option(
     "--checkpoint", metavar="FILE", help="File that is written after each bit; a run that was stopped goes on from it."
 )
+@options.scheduler
 @options.n_jobs
 @click.option("--quiet", is_flag=True, help="Print neither progress nor a summary.")
 def train(
@@ -90,6 +91,7 @@ def train(
     groups: str | None,
     validate: float | None,
     checkpoint: str | None,
+    scheduler: str | None,
     n_jobs: int | None,
     quiet: bool,
     settings: Settings,
@@ -117,6 +119,7 @@ def train(
     check_output(output, inputs=inputs)
     if checkpoint is not None:
         check_output(checkpoint, inputs=inputs, outputs=[output])
+    client = options.cluster(scheduler)
     with show_step(f"reading {features}", verbose=verbose):
         X, supervision = read_supervision(features, **files)
         if groups is not None:
@@ -125,7 +128,7 @@ def train(
     check_min_shared(settings.of(""), supervision.get("y"))
     started = time.perf_counter()
     try:
-        hasher.fit(X, **supervision, validation=validate, checkpoint=checkpoint)
+        _fit(hasher, X, client=client, **supervision, validation=validate, checkpoint=checkpoint)
     except KeyboardInterrupt:
         _say_how_to_go_on(hasher, checkpoint)
         raise
@@ -142,6 +145,16 @@ def train(
         click.echo(format_training(hasher, output, seconds, distinct))
         if warning is not None:
             click.echo(f"Warning: {warning}", err=True)
+
+
+def _fit(hasher: FastHash, X: Any, *, client: Any, **more: Any) -> None:
+    """Fit here, or on the workers of a cluster."""
+    if client is None:
+        hasher.fit(X, **more)
+        return
+    from hashgrove.distributed import fit
+
+    fit(hasher, X, client=client, **more)
 
 
 def _say_how_to_go_on(hasher: FastHash, checkpoint: str | None) -> None:

@@ -13,21 +13,30 @@ from functools import cache, lru_cache, partial
 from numbers import Integral
 from typing import Any
 
-__all__ = ["available_threads", "beside", "chunks", "has_abandoned_calls", "in_order", "run_tasks", "run_within"]
+__all__ = [
+    "as_piece",
+    "available_threads",
+    "beside",
+    "chunks",
+    "has_abandoned_calls",
+    "in_order",
+    "run_tasks",
+    "run_within",
+]
 
 LIMITED = "hashgrove-limited"  # name of the threads of `run_within`
 GRACE_SECONDS = 2.0  # time that a call has to end after it was asked to stop
 PIECES_AHEAD = 2  # pieces of work per thread that `in_order` takes before there is a result
 
-_thread = threading.local()  # ``is_piece``: whether this thread carries out a piece of work of `in_order`
+_thread = threading.local()  # ``is_piece``: whether this thread carries out a piece of work; see `as_piece`
 _failed: ContextVar[tuple[threading.Event, ...]] = ContextVar("failed", default=())  # of the blocks of `beside` around
 
 
 def available_threads(n_jobs: int | None = None) -> int:
     """Number of threads for a value of ``n_jobs``.
 
-    ``None`` and -1 mean all cores that this process may use, -2 means all but one, and so on. Inside a piece of work of
-    `in_order` there is one thread, whatever ``n_jobs`` is.
+    ``None`` and -1 mean all cores that this process may use, -2 means all but one, and so on. Inside a piece of work
+    (`in_order`, `as_piece`) there is one thread, whatever ``n_jobs`` is.
 
     >>> available_threads(2)
     2
@@ -118,6 +127,22 @@ def beside(*, n_jobs: int | None = None) -> Iterator[Callable[..., Callable[[], 
             _failed.reset(token)
 
 
+@contextmanager
+def as_piece() -> Iterator[None]:
+    """A block in which this thread carries out one of several pieces of work, so that it starts no threads of its own.
+
+    >>> with as_piece():
+    ...     available_threads(4)
+    1
+    """
+    before = getattr(_thread, "is_piece", False)
+    _thread.is_piece = True
+    try:
+        yield
+    finally:
+        _thread.is_piece = before
+
+
 def in_order(
     function: Callable[[Any], Any], pieces: Iterable[Any], *, n_jobs: int | None = None, ahead: int = 0
 ) -> Iterator[Any]:
@@ -143,8 +168,8 @@ def in_order(
         return
 
     def carry_out(piece: Any) -> Any:
-        _thread.is_piece = True
-        return function(piece)
+        with as_piece():
+            return function(piece)
 
     waiting: deque[Future[Any]] = deque()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="hashgrove-piece") as pool:

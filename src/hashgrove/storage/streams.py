@@ -69,15 +69,18 @@ class RowSource(ABC):
         """
 
 
+def _check_matrix(name: str, array: NDArray[Any]) -> None:
+    if array.ndim != 2 or array.dtype.kind not in "biuf" or array.shape[1] == 0:
+        raise FileError(f"{name}: must be a 2-D matrix of numbers. Got {array.dtype} of shape {array.shape} instead.")
+
+
 class _Npy(RowSource):
     """A .npy file. Its rows are read, not mapped, so that they take no more memory than the pieces in use."""
 
     def __init__(self, path: str) -> None:
         self._identity = identity(path)
         array = read_npy(path)  # checks the header against the size
-        if array.ndim != 2 or array.dtype.kind not in "biuf" or array.shape[1] == 0:
-            got = f"{array.dtype} of shape {array.shape}"
-            raise FileError(f"{path}: must be a 2-D matrix of numbers. Got {got} instead.")
+        _check_matrix(path, array)
         self.name, self.n_rows, self._shape, self._dtype = path, len(array), array.shape, array.dtype
         self._by_rows = bool(array.flags.c_contiguous) or not isinstance(array, np.memmap)
         self._offset = array.offset if isinstance(array, np.memmap) else 0
@@ -136,19 +139,18 @@ class _Folder(RowSource):
 
 
 class _InMemory(RowSource):
-    """A file of a kind that can only be read as a whole: .csv and .npz."""
+    """Rows in memory: those of a file that can only be read as a whole (.csv and .npz), or given as an array."""
 
-    def __init__(self, path: str) -> None:
-        self.name, self._matrix = path, read_matrix(path)
-        self.n_rows = len(self._matrix)
+    def __init__(self, name: str, matrix: NDArray[Any]) -> None:
+        self.name, self._matrix, self.n_rows = name, matrix, len(matrix)
 
     def pieces(self, n_rows: int) -> Iterator[Piece]:
         for start in range(0, self.n_rows, n_rows):
             yield Piece(self.name, start, partial(self._matrix.__getitem__, slice(start, start + n_rows)))
 
 
-def open_rows(path: PathLike) -> RowSource:
-    """The rows of a file, or of all shards of a folder.
+def open_rows(path: PathLike | NDArray[Any]) -> RowSource:
+    """The rows of a file, or of all shards of a folder; an array is taken as it is.
 
     ``.npy`` and ``.parquet`` are read piece by piece, ``.csv`` and ``.npz`` as a whole.
 
@@ -160,12 +162,16 @@ def open_rows(path: PathLike) -> RowSource:
     >>> [(piece.first_row, piece.read().tolist()) for piece in open_rows(path).pieces(2)]
     [(0, [[0, 1], [2, 3]]), (2, [[4, 5]])]
     """
+    if isinstance(path, np.ndarray):
+        _check_matrix("the rows", path)
+        return _InMemory("the rows", path)
     name = os.fspath(path)
     try:
         if os.path.isdir(name):
             return _Folder(name)
         kinds: dict[str, type[_Npy | _Parquet]] = {".npy": _Npy, ".parquet": _Parquet}
-        return kinds.get(Path(name).suffix.lower(), _InMemory)(name)
+        kind = kinds.get(Path(name).suffix.lower())
+        return _InMemory(name, read_matrix(name)) if kind is None else kind(name)
     except FileNotFoundError as error:
         raise MissingFileError(f"{name}: no such file") from error
     except OSError as error:
