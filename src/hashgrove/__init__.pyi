@@ -40,6 +40,7 @@ from hashgrove.storage.columns import from_table as from_table
 from hashgrove.storage.feature_store import FeatureStore as FeatureStore
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
 from hashgrove.storage.models import load as load
+from hashgrove.storage.stored_rows import StoredRows as StoredRows
 from hashgrove.stores import build_store as build_store
 from hashgrove.streaming import encode_file as encode_file
 from hashgrove.streaming import encode_folder as encode_folder

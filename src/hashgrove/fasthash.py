@@ -43,6 +43,7 @@ from hashgrove.step_one import SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.models import plain, plain_as_before
+from hashgrove.storage.stored_rows import StoredRows, rows_of
 from hashgrove.supervision import Supervision, Target, read_groups
 from hashgrove.two_step import BitRecord, two_step
 
@@ -251,9 +252,11 @@ class FastHash(SupervisedHasher):
 
         Parameters
         ----------
-        X : array of shape (n, n_features), or FeatureStore
+        X : array of shape (n, n_features), path, StoredRows, or FeatureStore
             Finite features. They may be a scipy sparse matrix if the hash function accepts that: a linear SVM or a
-            scikit-learn classifier; or their bins in a file, for trees without a start (see `build_store`).
+            scikit-learn classifier. Of a ``.npy`` file, or of `StoredRows`, only the parts that are needed are read,
+            for ``"auto"``, trees, posterior and decodable bits. Trees without a start also learn from a file of bins
+            (see `build_store`).
         y, affinity, triplets, unlabelled
             The forms of these four are described in `SupervisedHasher.fit`, which is the same for all methods.
         sample_weight : array of shape (n,), optional
@@ -329,7 +332,7 @@ class FastHash(SupervisedHasher):
 
         held_out = hold_out(validation, X, supervision, read=read, seed=seed, groups=groups)
         refit &= len(held_out.trained) < len(X)
-        rows, known = X[held_out.trained], supervision.subset(held_out.trained)
+        rows, known = rows_of(X, held_out.trained), supervision.subset(held_out.trained)
         more: dict[str, Any] = {"others": others, "groups": None if groups is None else groups[held_out.trained]}
         if refit:
             self._checked_data(X, supervision, earlier)
@@ -633,6 +636,9 @@ class FastHash(SupervisedHasher):
         learner = as_learner(self.hash_function)
         return bool(getattr(learner, "accepts_store", False)) and self._count_generic(learner) == 0
 
+    def _accepts_stored_rows(self) -> bool:
+        return self.hash_function == AUTO or bool(getattr(as_learner(self.hash_function), "accepts_stored_rows", False))
+
     def _notes(self) -> dict[str, Any]:
         """Facts about the fit that a model file holds besides the parameters."""
         if not hasattr(self, "hash_function_"):
@@ -659,7 +665,7 @@ def _without_unknown(
     others = None
     if not sparse.issparse(X):  # nothing that learns from other rows accepts sparse ones
         others = X[supervision.draw_unknown(MAX_OTHERS, np.random.default_rng([seed, 7]))]
-    return X[known], supervision.subset(known), others
+    return rows_of(X, known), supervision.subset(known), others
 
 
 def _fewer(others: NDArray[Any] | None) -> NDArray[Any] | None:

@@ -16,12 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashgrove.codes import MAX_BITS, Codes
-from hashgrove.encoders import FEATURE_DTYPES, Encoder
+from hashgrove.encoders import Encoder
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Integer, ParameterError, check_parameters
 from hashgrove.storage import models
 from hashgrove.storage.feature_store import FeatureStore
+from hashgrove.storage.matrices import FEATURE_DTYPES
+from hashgrove.storage.stored_rows import StoredRows
 from hashgrove.supervision import MIN_SHARED, Supervision, Target
 
 if TYPE_CHECKING:
@@ -84,8 +86,9 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         before = dict(self.__dict__)
         try:
             check_parameters(self)
-            if isinstance(X, FeatureStore):
-                self._check_store(X, reset=reset)
+            X = StoredRows(X) if isinstance(X, str | os.PathLike) else X
+            if isinstance(X, FeatureStore | StoredRows):
+                self._check_stored(X, reset=reset)
             else:
                 X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
             supervision = None if target is None else self._read(X, target)
@@ -113,12 +116,21 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """Whether `fit` accepts a `FeatureStore` in the place of ``X``."""
         return False
 
-    def _check_store(self, store: FeatureStore, *, reset: bool) -> None:
-        if not self._accepts_store():
+    def _accepts_stored_rows(self) -> bool:
+        """Whether `fit` accepts `StoredRows`, or their path, in the place of ``X``."""
+        return False
+
+    def _check_stored(self, store: FeatureStore | StoredRows, *, reset: bool) -> None:
+        wanted = f"must be rows in memory for {type(self).__name__} with these parameters. Got"
+        if isinstance(store, StoredRows) and not self._accepts_stored_rows():
+            raise ParameterError(
+                "X", f"{wanted} rows in files; FastHash learns from them with 'auto', trees, posterior or decodable bits."
+            )
+        if isinstance(store, FeatureStore) and not self._accepts_store():
             raise ParameterError(
                 "X",
-                f"must be rows for {type(self).__name__} with these parameters. Got a FeatureStore, which has the bins "
-                "of rows only; FastHash(hash_function='trees', generic_bits=0) learns from it.",
+                f"{wanted} a FeatureStore, which has the bins of rows only; FastHash(hash_function='trees', "
+                "generic_bits=0) learns from it, and all of 'auto', trees, posterior and decodable bits from StoredRows.",
             )
         if not reset and store.shape[1] != self.n_features_in_:
             raise ParameterError("X", f"must have {self.n_features_in_} features. Got {store.shape[1]} instead.")
@@ -173,7 +185,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     def _rows(self, X: ArrayLike) -> Any:
         """The rows to encode, checked except for finite values, which the encoder checks chunk by chunk."""
         check_is_fitted(self, "encoder_")
-        return self._check_X(X, accept_sparse=self.encoder_.accepts_sparse, finite=False)
+        return X if isinstance(X, StoredRows) else self._check_X(X, accept_sparse=self.encoder_.accepts_sparse, finite=False)
 
     @property
     def _n_features_out(self) -> int:

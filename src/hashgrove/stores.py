@@ -1,4 +1,4 @@
-"""`build_store`: features of any size in bins on disk, made in two passes and reused."""
+"""Bins of training rows on disk, made in two passes and reused: `build_store`, and what trees ask stored rows for."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.encoders.base import FEATURE_DTYPES
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.rounding import marked_places, marks_of
+from hashgrove.runtime.threads import in_order
 from hashgrove.storage.feature_store import FeatureStore, write_store
 from hashgrove.storage.formats import FileError, PathLike
 from hashgrove.storage.matrices import check_finite
-from hashgrove.storage.streams import identity, list_shards, open_rows
+from hashgrove.storage.stored_rows import Chunks, StoredRows, matrices_of
+from hashgrove.storage.streams import identity, list_shards
 from hashgrove.trees.binning import bin_features, fit_bins
 
-__all__ = ["build_store"]
+__all__ = ["Bins", "bins_of", "build_store"]
 
-PIECE_BYTES = 2**25  # of rows that are in memory at a time
-
-Chunks = Callable[[], Iterable[NDArray[Any]]]
+Pieces = Callable[[], Iterable[NDArray[Any]]]
+Limits = tuple[NDArray[np.float64], NDArray[np.float64]]  # the value of bin 0, and the bins per unit, of each feature
 
 
 def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None = None) -> FeatureStore:
@@ -63,56 +63,98 @@ def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None
         store = FeatureStore(path)  # refuses any other file, so that none is overwritten by mistake
         if key is not None and store.source == key:
             return store
+
+    def pieces() -> Iterator[NDArray[Any]]:
+        yield from matrices_of(source)
+        if key is not None and key != _identity(source):
+            raise _changed(name)
+
     name = "the chunks" if callable(source) else os.fspath(source)
+    _write(path, name, pieces, key, n_jobs=n_jobs)
+    return FeatureStore(path)
+
+
+def bins_of(rows: StoredRows, limits: Limits | None = None, *, n_jobs: int | None = None) -> FeatureStore | Bins:
+    """The bins of stored rows: a store in their cache, which is used again, or an array if they have no cache.
+
+    By default the limits of the bins fit the rows.
+    """
+
+    def pieces() -> Iterator[NDArray[Any]]:
+        return in_order(rows.__getitem__, rows.pieces(), n_jobs=n_jobs)
+
+    if rows.cache is None:
+        low, scale = limits or _measure(rows.name, pieces())[1]
+        bins, first_row = np.empty((rows.shape[1], len(rows)), np.uint8), 0
+        for part in pieces():
+            bins[:, first_row : first_row + len(part)] = bin_features(part, low, scale, n_jobs=n_jobs)
+            first_row += len(part)
+        return Bins(bins, low, scale)
+    chosen = b"" if limits is None else np.stack(limits).tobytes()
+    key = hashlib.sha256(rows.key.encode() + chosen).hexdigest()
+    path = os.path.join(rows.cache, f"bins-{key[:16]}")
+    if os.path.exists(path):
+        store = FeatureStore(path)
+        if store.source == key:
+            return store
+    _write(path, rows.name, pieces, key, limits, n_jobs=n_jobs)
+    return FeatureStore(path)
+
+
+class Bins(NamedTuple):
+    """The bins of rows, uint8 of shape (n_features, n), and their limits."""
+
+    bins: NDArray[np.uint8]
+    low: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+
+def _measure(name: str, pieces: Iterable[NDArray[Any]]) -> tuple[int, Limits]:
+    """The number of rows, and limits of bins that fit them."""
     extremes: NDArray[Any] | None = None
     n_rows = 0
-    for first_row, rows in _rows(source):
-        _check(name, rows, first_row, None if extremes is None else extremes.shape[1])
+    for rows in pieces:
+        _check(name, rows, n_rows, None if extremes is None else extremes.shape[1])
         here = np.stack([rows.min(axis=0), rows.max(axis=0)])
         joined = here if extremes is None else np.concatenate([extremes, here])
         extremes = np.stack([joined.min(axis=0), joined.max(axis=0)])
         n_rows += len(rows)
     if extremes is None:
         raise FileError(f"{name}: must have rows. Got none.")
-    low, scale = fit_bins(extremes)
+    return n_rows, fit_bins(extremes)
+
+
+def _write(
+    path: PathLike, name: str, pieces: Pieces, key: str | None, limits: Limits | None = None, *, n_jobs: int | None
+) -> None:
+    """Write a store of the rows that ``pieces`` gives, the same ones twice."""
+    n_rows, (low, scale) = _measure(name, pieces())
+    low, scale = limits or (low, scale)
     places = marked_places(n_rows)
     shape, n_written = (n_rows, len(low)), 0
     marks: list[int] = []
     with write_store(path, shape=shape, low=low, scale=scale, n_marks=len(places), source=key) as writer:
-        for first_row, rows in _rows(source):
-            _check(name, rows, first_row, shape[1])
+        for rows in pieces():
+            _check(name, rows, n_written, shape[1])
+            if n_written + len(rows) > n_rows:
+                raise _changed(name)
+            writer.write_bins(n_written, bin_features(rows, low, scale, n_jobs=n_jobs))
+            here = places[(places >= n_written) & (places < n_written + len(rows))]
+            marks += marks_of(rows[here - n_written])
             n_written += len(rows)
-            if n_written > n_rows:
-                break
-            writer.write_bins(first_row, bin_features(rows, low, scale, n_jobs=n_jobs))
-            here = places[(places >= first_row) & (places < first_row + len(rows))]
-            marks += marks_of(rows[here - first_row])
-        if n_written != n_rows or (key is not None and key != _identity(source)):
-            raise FileError(f"{name}: has been changed while it was read, or gives other rows each time.")
+        if n_written != n_rows:
+            raise _changed(name)
         writer.write_marks(sorted(marks))
-    return FeatureStore(path)
 
 
-def _identity(source: Any) -> str:
+def _changed(name: str) -> FileError:
+    return FileError(f"{name}: has been changed while it was read, or gives other rows each time.")
+
+
+def _identity(source: PathLike) -> str:
     """Digest of the names, sizes and times of change of the files."""
     files = list_shards(source) if os.path.isdir(source) else [source]
     return hashlib.sha256(json.dumps([identity(file) for file in files]).encode()).hexdigest()
-
-
-def _rows(source: PathLike | Chunks) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Number of the first row and rows, piece by piece, of the types that learners take."""
-    first_row = 0
-    if callable(source):
-        pieces: Iterable[NDArray[Any]] = map(np.asarray, source())
-    else:
-        opened = open_rows(source)
-        width = next((piece.read().shape[1] for piece in opened.pieces(1)), 1)
-        pieces = (piece.read() for piece in opened.pieces(max(PIECE_BYTES // (4 * width), 1)))
-    for rows in pieces:
-        if len(rows) == 0:
-            continue
-        yield first_row, rows if rows.dtype in FEATURE_DTYPES else rows.astype(np.float64)
-        first_row += len(rows)
 
 
 def _check(name: str, rows: NDArray[Any], first_row: int, n_features: int | None) -> None:

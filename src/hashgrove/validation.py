@@ -23,13 +23,16 @@ from hashgrove.hasher import Hasher
 from hashgrove.metrics import Comparison, Report, VectorReport, count_distinct, evaluate, evaluate_vectors
 from hashgrove.metrics.display import new_axes
 from hashgrove.runtime.html import html_table
+from hashgrove.numerics.rows import stratified_rows
 from hashgrove.runtime.parameters import Number, ParameterError
+from hashgrove.storage.stored_rows import rows_of
 from hashgrove.supervision import MIN_SHARED, Supervision, Target, draw_groups
 
 __all__ = ["HeldOut", "Measured", "Validation", "hold_out", "measure", "validate"]
 
 K = 10
 MAX_ROWS = 10_000  # that are searched
+RIVAL_ROWS, RIVAL_VALUES = 50_000, 2**26  # that unsupervised codes learn from, at most
 CODES, VECTORS, DECODED = "these codes", "float vectors, cosine", "these codes, decoded"
 
 
@@ -203,7 +206,7 @@ def hold_out(
         else:
             is_out = draw_groups(groups, float(validation), rng)
             trained, chosen = np.flatnonzero(~is_out), np.flatnonzero(is_out)
-        rows, labels = X[chosen], supervision.subset(chosen)
+        rows, labels = rows_of(X, chosen), supervision.subset(chosen)
         supervision.subset(trained).check_pairs()
     elif isinstance(validation, tuple | list) and len(validation) == 2:
         trained, (rows, labels) = np.arange(len(X)), read(*validation)
@@ -264,7 +267,8 @@ def measure(
     codes = encoder.encode(X, n_jobs=n_jobs)
     mine = of_codes(codes)
     rival = ITQ(n_bits, random_state=seed) if n_bits <= X.shape[1] else LSH(n_bits, random_state=seed)
-    others = rival.fit(X_train).transform(X)
+    size = min(RIVAL_ROWS, max(RIVAL_VALUES // X.shape[1], 1))
+    others = rival.fit(X_train[stratified_rows(len(X_train), size)]).transform(X)
     vectors = evaluate_vectors(X, X, y_queries=y, y_database=y, **options)
     name = f"{type(rival).__name__}, {n_bits} bits, no labels"
     rows = [

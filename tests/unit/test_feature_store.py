@@ -39,7 +39,7 @@ def data(tmp_path, monkeypatch):
     X = X.astype(np.float32)
     X[:, 3] = 7  # a constant feature
     np.save(tmp_path / "X.npy", X)
-    monkeypatch.setattr("hashgrove.stores.PIECE_BYTES", 4 * 12 * 400)  # several pieces
+    monkeypatch.setattr("hashgrove.storage.stored_rows.PIECE_BYTES", 4 * 12 * 400)  # several pieces
     return X, y
 
 
@@ -120,7 +120,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("hasher", "settings", "match"),
         [
-            (FastHash(8), {}, "'X' parameter must be rows for FastHash with these parameters. Got a FeatureStore"),
+            (FastHash(8), {}, "'X' parameter must be rows in memory for FastHash with these parameters. Got a FeatureStore"),
             (FastHash(8, hash_function="posterior"), {}, "Got a FeatureStore, which has the bins of rows only"),
             (FastHash(8, hash_function=BoostedTrees(start="linear")), {}, "hash_function='trees', generic_bits=0"),
             (FastHash(8, hash_function=TREES, generic_bits=2), {}, "Got a FeatureStore"),
@@ -128,7 +128,7 @@ class TestRefused:
             (FastHash(8, hash_function=TREES, new_classes=0.5), {}, "Got a FeatureStore"),
             (FastHash(8, hash_function=TREES), {"validation": 0.2}, "'validation' parameter must be None"),
             (FastHash(8, hash_function=TREES), {"unlabelled": 0}, "'y' parameter must have a label for every row"),
-            (ITQ(8), {}, "'X' parameter must be rows for ITQ"),
+            (ITQ(8), {}, "'X' parameter must be rows in memory for ITQ"),
         ],
     )
     def test_learners_that_need_the_rows(self, data, tmp_path, hasher, settings, match):

@@ -5,7 +5,7 @@ other encoders); `hashgrove.encoders.base` describes how to write one. ``ENCODER
 can hold the encoders that it names, and no others.
 """
 
-from hashgrove.encoders.base import FEATURE_DTYPES, Encoder
+from hashgrove.encoders.base import Encoder
 from hashgrove.encoders.class_scores import ClassScores
 from hashgrove.encoders.composite import Composite, Sum
 from hashgrove.encoders.decodable import Decodable
@@ -19,7 +19,6 @@ from hashgrove.encoders.trees import LeafTrees, Trees
 
 __all__ = [
     "ENCODERS",
-    "FEATURE_DTYPES",
     "UNIT",
     "ClassScores",
     "Composite",

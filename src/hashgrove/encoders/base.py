@@ -43,13 +43,13 @@ from hashgrove.encoders.described import Described
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks, run_tasks
+from hashgrove.storage.matrices import FEATURE_DTYPES
+from hashgrove.storage.stored_rows import StoredRows
 
-__all__ = ["FEATURE_DTYPES", "ArrayDeclaration", "Encoder", "declared_arrays"]
+__all__ = ["ArrayDeclaration", "Encoder", "declared_arrays"]
 
 CHUNK_VALUES = 2**19  # values of X in one chunk, so that a chunk fits into the cache
 MAX_CHUNK_ROWS = 1024
-FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type is converted to the first
-
 
 Part = TypeVar("Part", bound="Encoder")
 Result = TypeVar("Result")
@@ -224,14 +224,17 @@ class Encoder(Described, ABC):
             return run_tasks(of_chunk, chunks(n, n_rows), n_jobs=n_jobs)
 
     def _check_rows(self, X: ArrayLike) -> Any:
-        """``X`` as a matrix of a type and width that the encoder takes: dense, or CSR if it was sparse."""
+        """``X`` as a matrix of a type and width that the encoder takes: dense, stored, or CSR if it was sparse."""
         if issparse(X) and not self.accepts_sparse:
             raise ParameterError(
                 "X",
                 f"must be a dense array for {type(self).__name__}. Got a sparse matrix instead. "
                 "Reduce it first, for example with sklearn.decomposition.TruncatedSVD.",
             )
-        checked = check_array(X, accept_sparse="csr", dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
+        if isinstance(X, StoredRows):
+            checked: Any = X  # chunks are read, and checked, one by one
+        else:
+            checked = check_array(X, accept_sparse="csr", dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
         if checked.shape[1] != self.n_features:
             raise ParameterError(
                 "X", f"must have {self.n_features} features per row, as in training. Got {checked.shape[1]} instead."

@@ -26,6 +26,8 @@ class Learner(Protocol):
         Whether it accepts scipy sparse rows.
     accepts_store : bool, default=False
         Whether `prepare` takes a `FeatureStore`, which has the bins of the rows and nothing else of them.
+    accepts_stored_rows : bool, default=False
+        Whether `prepare` takes `StoredRows`: it never asks for all of the rows at once.
     stagewise, weighted : bool, default=True
         What FastHash's parameters of these names should be.
     generic_share : float, default=0.0

@@ -14,6 +14,8 @@ from hashgrove.functions.start import LinearStart
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError, check_parameters
 from hashgrove.runtime.sharing import shared
 from hashgrove.storage.feature_store import FeatureStore
+from hashgrove.storage.stored_rows import StoredRows
+from hashgrove.stores import Bins, bins_of
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
 from hashgrove.trees.binning import N_BINS, BinnedData, bin_features, fit_bins
@@ -124,6 +126,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     stagewise: ClassVar[bool] = (
         False  # independent bits are learned in parallel, and are no worse: docs/how-it-works.md
     )
+    accepts_stored_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -189,7 +192,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
 
     def prepare(
         self,
-        X: NDArray[Any] | FeatureStore,
+        X: NDArray[Any] | FeatureStore | StoredRows,
         rng: np.random.Generator,
         *,
         supervision: Supervision | None = None,
@@ -199,15 +202,15 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
         trees = None if earlier is None else earlier.part(BinnedTrees)  # type: ignore[type-abstract]
-        bins, low, scale = _bin(X, trees, n_jobs=n_jobs)
+        found = _bin(X, trees, n_jobs=n_jobs)
         by_row = (
             self.subset == "node"
-            and not isinstance(X, FeatureStore)  # the copy would be in memory
+            and not isinstance(X, FeatureStore | StoredRows)  # the copy would be in memory
             and self.max_depth >= DEEP
-            and DENSE * (self.features_per_node or len(bins)) >= len(bins)
+            and DENSE * (self.features_per_node or len(found.bins)) >= len(found.bins)
         )
-        rows = np.ascontiguousarray(bins.T) if by_row else np.empty((0, 0), np.uint8)
-        binned = BinnedData(bins, low, scale, n_jobs, rows)
+        rows = np.ascontiguousarray(found.bins.T) if by_row else np.empty((0, 0), np.uint8)
+        binned = BinnedData(found.bins, found.low, found.scale, n_jobs, rows)
         if self.start is None:
             return _Prepared(binned, None)
         if isinstance(X, FeatureStore):
@@ -288,10 +291,13 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
 
 @shared
 def _bin(
-    X: NDArray[Any] | FeatureStore, like: BinnedTrees | None, *, n_jobs: int | None = None
-) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]:
+    X: NDArray[Any] | FeatureStore | StoredRows, like: BinnedTrees | None, *, n_jobs: int | None = None
+) -> Bins | FeatureStore:
     """The bins of the training rows, and their limits: those of earlier trees, or limits that fit the rows."""
+    limits = None if like is None else (like.low, like.scale)
     if isinstance(X, FeatureStore):
-        return X.bins, X.low, X.scale
-    low, scale = fit_bins(X) if like is None else (like.low, like.scale)
-    return bin_features(X, low, scale, n_jobs=n_jobs), low, scale
+        return X
+    if isinstance(X, StoredRows):
+        return bins_of(X, limits, n_jobs=n_jobs)
+    low, scale = limits or fit_bins(X)
+    return Bins(bin_features(X, low, scale, n_jobs=n_jobs), low, scale)

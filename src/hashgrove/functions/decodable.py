@@ -24,6 +24,7 @@ from hashgrove.numerics.calibration import fit_temperature
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, OneOf, check_parameters
+from hashgrove.storage.stored_rows import StoredRows
 from hashgrove.supervision import Supervision
 
 __all__ = ["DecodableBits"]
@@ -81,6 +82,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
         "n_anchors": Integer(1, or_none=True),
         "n_rounds": Integer(0),
     }
+    accepts_stored_rows: ClassVar[bool] = True
     stagewise: ClassVar[bool] = False
     weighted: ClassVar[bool] = False
     generic_share: ClassVar[float] = 0.25
@@ -96,7 +98,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
 
     def prepare(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | StoredRows,
         rng: np.random.Generator,
         *,
         supervision: Supervision | None = None,

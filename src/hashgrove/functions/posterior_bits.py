@@ -18,6 +18,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.functions.posterior import POWER, LabelPosterior, UnitRows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, check_parameters
+from hashgrove.storage.stored_rows import StoredRows
 from hashgrove.supervision import Supervision
 
 __all__ = ["PosteriorBits"]
@@ -66,6 +67,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
         "n_anchors": Integer(1, or_none=True),
     }
     added: ClassVar[dict[str, Any]] = {"classifier": "ridge", "spread": False}  # what files before these mean
+    accepts_stored_rows: ClassVar[bool] = True
     stagewise: ClassVar[bool] = False  # what a bit gets wrong says little about others: all come from the same p
     weighted: ClassVar[bool] = False
     generic_share: ClassVar[float] = 0.25
@@ -81,7 +83,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
 
     def prepare(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | StoredRows,
         rng: np.random.Generator,
         *,
         supervision: Supervision | None = None,

@@ -18,6 +18,7 @@ from hashgrove.storage import modelfile
 from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
+from hashgrove.storage.stored_rows import StoredRows
 
 __all__ = ["Checkpoint", "Progress", "fingerprint"]
 
@@ -139,7 +140,7 @@ def fingerprint(parameters: Mapping[str, Any], *data: Any) -> str:
     """
     digest = hashlib.blake2b(json.dumps(parameters, sort_keys=True).encode(), digest_size=32)
     for given in data:
-        item: Any = given.checksum() if isinstance(given, FeatureStore) else given
+        item: Any = given.checksum() if isinstance(given, FeatureStore | StoredRows) else given
         parts = (item.data, item.indices, item.indptr) if sparse.issparse(item) else (item,)
         for part in parts:
             array = np.asarray(part) if part is not None else np.empty(0)

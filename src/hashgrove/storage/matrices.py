@@ -26,6 +26,7 @@ from hashgrove.storage.formats import FileError, MissingFileError, PathLike, Tab
 from hashgrove.storage.tables import read_csv
 
 __all__ = [
+    "FEATURE_DTYPES",
     "check_finite",
     "file_errors",
     "read",
@@ -37,6 +38,7 @@ __all__ = [
     "write_matrix",
 ]
 
+FEATURE_DTYPES = [np.float64, np.float32, np.uint8]  # kept as they are; any other type is converted to the first
 CHUNK_BYTES = 2**26  # of features that are checked or encoded at a time
 
 

@@ -25,6 +25,7 @@ from hashgrove.storage.matrices import read_matrix
 
 __all__ = [
     "SHARD_ENDINGS",
+    "NpyRows",
     "Piece",
     "RowSource",
     "check_output_ending",
@@ -74,29 +75,39 @@ def _check_matrix(name: str, array: NDArray[Any]) -> None:
         raise FileError(f"{name}: must be a 2-D matrix of numbers. Got {array.dtype} of shape {array.shape} instead.")
 
 
-class _Npy(RowSource):
-    """A .npy file. Its rows are read, not mapped, so that they take no more memory than the pieces in use."""
+class NpyRows(RowSource):
+    """A .npy file. Its rows are read, not mapped, so that they take no more memory than the pieces in use.
+
+    Attributes
+    ----------
+    n_features : int
+    dtype : dtype
+        As in the file.
+    is_by_rows : bool
+        Whether the values of a row are side by side; otherwise reading some rows may read all of the file.
+    """
 
     def __init__(self, path: str) -> None:
         self._identity = identity(path)
         array = read_npy(path)  # checks the header against the size
         _check_matrix(path, array)
-        self.name, self.n_rows, self._shape, self._dtype = path, len(array), array.shape, array.dtype
-        self._by_rows = bool(array.flags.c_contiguous) or not isinstance(array, np.memmap)
+        self.name, (self.n_rows, self.n_features), self.dtype = path, array.shape, array.dtype
+        self.is_by_rows = bool(array.flags.c_contiguous) or not isinstance(array, np.memmap)
         self._offset = array.offset if isinstance(array, np.memmap) else 0
 
     def pieces(self, n_rows: int) -> Iterator[Piece]:
         for start in range(0, self.n_rows, n_rows):
-            yield Piece(self.name, start, partial(self._read, start, min(start + n_rows, self.n_rows)))
+            yield Piece(self.name, start, partial(self.read, start, min(start + n_rows, self.n_rows)))
 
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows from ``start`` to ``stop``; may be called by several threads."""
         if identity(self.name) != self._identity:
             raise FileError(f"{self.name}: has been changed while it was read")
-        if not self._by_rows:  # mapped for this piece only
+        if not self.is_by_rows:  # mapped for this piece only
             return np.array(read_npy(self.name)[start:stop], order="C")
-        rows = np.empty((stop - start, self._shape[1]), self._dtype)
+        rows = np.empty((stop - start, self.n_features), self.dtype)
         content: Any = rows.reshape(-1).view(np.uint8)
-        offset = self._offset + start * self._shape[1] * self._dtype.itemsize
+        offset = self._offset + start * self.n_features * self.dtype.itemsize
         try:
             with open(self.name, "rb", buffering=0) as file:
                 file.seek(offset)
@@ -169,7 +180,7 @@ def open_rows(path: PathLike | NDArray[Any]) -> RowSource:
     try:
         if os.path.isdir(name):
             return _Folder(name)
-        kinds: dict[str, type[_Npy | _Parquet]] = {".npy": _Npy, ".parquet": _Parquet}
+        kinds: dict[str, type[NpyRows | _Parquet]] = {".npy": NpyRows, ".parquet": _Parquet}
         kind = kinds.get(Path(name).suffix.lower())
         return _InMemory(name, read_matrix(name)) if kind is None else kind(name)
     except FileNotFoundError as error:
