@@ -64,7 +64,7 @@ class LearnedBits:
         n_jobs: int | None,
     ) -> Self:
         """The bits of an earlier fit, which a warm start extends; ``X`` holds the training rows."""
-        bits = np.where(encoder.scores(X, n_jobs=n_jobs) > 0, 1, -1).astype(np.int8).T
+        bits = np.where(encoder.scores(X, n_jobs=n_jobs) > 0, np.int8(1), np.int8(-1)).T
         return cls(seed, encoder, list(bits), list(history), infer_again=infer_again)
 
     @classmethod

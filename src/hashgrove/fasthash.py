@@ -234,7 +234,7 @@ class FastHash(SupervisedHasher):
 
     def fit(
         self,
-        X: ArrayLike,
+        X: ArrayLike | StoredRows | FeatureStore,
         y: Any = None,
         *,
         affinity: Any = None,

@@ -124,13 +124,14 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         wanted = f"must be rows in memory for {type(self).__name__} with these parameters. Got"
         if isinstance(store, StoredRows) and not self._accepts_stored_rows():
             raise ParameterError(
-                "X", f"{wanted} rows in files; FastHash learns from them with 'auto', trees, posterior or decodable bits."
+                "X",
+                f"{wanted} rows in files; FastHash learns from them with 'auto', trees, posterior or decodable bits.",
             )
         if isinstance(store, FeatureStore) and not self._accepts_store():
             raise ParameterError(
                 "X",
                 f"{wanted} a FeatureStore, which has the bins of rows only; FastHash(hash_function='trees', "
-                "generic_bits=0) learns from it, and all of 'auto', trees, posterior and decodable bits from StoredRows.",
+                "generic_bits=0) learns from it. Give StoredRows or the path of the rows instead.",
             )
         if not reset and store.shape[1] != self.n_features_in_:
             raise ParameterError("X", f"must have {self.n_features_in_} features. Got {store.shape[1]} instead.")
@@ -172,20 +173,22 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """A seed for `numpy.random.default_rng`, from any form of ``random_state``."""
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def transform(self, X: ArrayLike) -> Codes:
+    def transform(self, X: ArrayLike | StoredRows) -> Codes:
         """Packed codes of ``X``, uint8 of shape (n, ceil(n_bits / 8)), which know the `digest` of the model."""
         rows = self._rows(X)
         return self.encoder_.encode(rows, n_jobs=getattr(self, "n_jobs", None))
 
-    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
+    def decision_function(self, X: ArrayLike | StoredRows) -> NDArray[Any]:
         """Real-valued scores of ``X``, shape (n, n_bits); a bit is one if its score is above zero."""
         rows = self._rows(X)
         return self.encoder_.scores(rows, n_jobs=getattr(self, "n_jobs", None))
 
-    def _rows(self, X: ArrayLike) -> Any:
+    def _rows(self, X: ArrayLike | StoredRows) -> Any:
         """The rows to encode, checked except for finite values, which the encoder checks chunk by chunk."""
         check_is_fitted(self, "encoder_")
-        return X if isinstance(X, StoredRows) else self._check_X(X, accept_sparse=self.encoder_.accepts_sparse, finite=False)
+        if isinstance(X, StoredRows):
+            return X
+        return self._check_X(X, accept_sparse=self.encoder_.accepts_sparse, finite=False)
 
     @property
     def _n_features_out(self) -> int:

@@ -163,7 +163,7 @@ class SampledStepOne:
     def infer(self) -> Target:
         """Infer the values of the next bit for the sample; the other rows follow their classes."""
         found = self._step_one.infer()
-        z = np.where(self._means(found.z) > 0, 1, -1).astype(np.int8)[self._classes]
+        z = np.where(self._means(found.z) > 0, np.int8(1), np.int8(-1))[self._classes]
         z[self._chosen] = found.z
         weights = None
         if found.weights is not None:

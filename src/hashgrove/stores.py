@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hashgrove.runtime.memory import fits_memory, memory_limit
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.rounding import marked_places, marks_of
 from hashgrove.runtime.threads import in_order
@@ -66,7 +67,7 @@ def build_store(source: PathLike | Chunks, path: PathLike, *, n_jobs: int | None
 
     def pieces() -> Iterator[NDArray[Any]]:
         yield from matrices_of(source)
-        if key is not None and key != _identity(source):
+        if not callable(source) and key != _identity(source):
             raise _changed(name)
 
     name = "the chunks" if callable(source) else os.fspath(source)
@@ -84,6 +85,13 @@ def bins_of(rows: StoredRows, limits: Limits | None = None, *, n_jobs: int | Non
         return in_order(rows.__getitem__, rows.pieces(), n_jobs=n_jobs)
 
     if rows.cache is None:
+        size = rows.shape[0] * rows.shape[1]
+        if not fits_memory(size):
+            raise ParameterError(
+                "cache",
+                f"must be a folder for the bins of {rows!r}: they take {size / 1e9:.1f} GB, and there are "
+                f"{memory_limit() / 1e9:.1f} GB of memory. Got None.",
+            )
         low, scale = limits or _measure(rows.name, pieces())[1]
         bins, first_row = np.empty((rows.shape[1], len(rows)), np.uint8), 0
         for part in pieces():

@@ -22,8 +22,8 @@ from hashgrove.encoders import Encoder
 from hashgrove.hasher import Hasher
 from hashgrove.metrics import Comparison, Report, VectorReport, count_distinct, evaluate, evaluate_vectors
 from hashgrove.metrics.display import new_axes
-from hashgrove.runtime.html import html_table
 from hashgrove.numerics.rows import stratified_rows
+from hashgrove.runtime.html import html_table
 from hashgrove.runtime.parameters import Number, ParameterError
 from hashgrove.storage.stored_rows import rows_of
 from hashgrove.supervision import MIN_SHARED, Supervision, Target, draw_groups

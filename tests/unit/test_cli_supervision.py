@@ -97,3 +97,27 @@ def test_sample_weight(digits, capsys):
 def test_triplets_of_rows_that_are_not_there(digits, capsys):
     np.save("t.npy", np.array([[0, 1, N]]))
     fails(capsys, "train", "X.npy", "--triplets", "t.npy", "-o", "m", *TRAIN, code=1, match="triplets")
+
+
+def test_rows_in_files(digits, capsys):
+    X, y = digits
+    np.save("y.npy", y)
+    Path("shards").mkdir()
+    for number, part in enumerate(np.array_split(X, 3)):
+        np.save(f"shards/{number}.npy", part)
+    expected = expected_codes(X, y)
+    np.testing.assert_array_equal(codes_of(capsys, X, "y.npy", "--cache", "cache"), expected)
+    assert [file.name.split("-")[0] for file in Path("cache").iterdir()] == ["bins"]
+    status, _, err = call(capsys, "train", "shards", "y.npy", "-o", "m.hashgrove", *TRAIN)
+    assert status == 0, err
+    np.testing.assert_array_equal(load("m.hashgrove").encode(X), expected)
+    wanted = r"X\.npy: must be read as a whole to choose columns\. Leave --cache out"
+    arguments = ("train", "X.npy", "--label-column", "3", "-o", "m.hashgrove", "--cache", "cache")
+    fails(capsys, *arguments, code=1, match=wanted)
+
+
+def test_large_files_stay_on_the_disk(digits, capsys, monkeypatch):
+    monkeypatch.setattr("hashgrove.cli.inputs.memory_limit", lambda: 1000)
+    monkeypatch.setattr("hashgrove.cli.inputs.read_rows", None)
+    np.save("y.npy", digits[1])
+    np.testing.assert_array_equal(codes_of(capsys, digits[0], "y.npy"), expected_codes(*digits))

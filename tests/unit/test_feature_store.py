@@ -120,7 +120,11 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("hasher", "settings", "match"),
         [
-            (FastHash(8), {}, "'X' parameter must be rows in memory for FastHash with these parameters. Got a FeatureStore"),
+            (
+                FastHash(8),
+                {},
+                "'X' parameter must be rows in memory for FastHash with these parameters. Got a FeatureStore",
+            ),
             (FastHash(8, hash_function="posterior"), {}, "Got a FeatureStore, which has the bins of rows only"),
             (FastHash(8, hash_function=BoostedTrees(start="linear")), {}, "hash_function='trees', generic_bits=0"),
             (FastHash(8, hash_function=TREES, generic_bits=2), {}, "Got a FeatureStore"),

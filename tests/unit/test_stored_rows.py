@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hashgrove import ITQ, BoostedTrees, FastHash, LinearSVM, ParameterError, PosteriorBits, StoredRows, load
+from hashgrove import (
+    ITQ,
+    BoostedTrees,
+    FastHash,
+    FeatureStore,
+    LinearSVM,
+    ParameterError,
+    PosteriorBits,
+    StoredRows,
+    build_store,
+    load,
+)
+from hashgrove.runtime.memory import _limits_of_cgroups, memory_limit
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.trees.binning import fit_bins
 from makers import blob_tags, blobs, pairs_of
@@ -185,7 +199,7 @@ def test_bins_in_a_cache_fit_the_rows_of_a_subset(data, tmp_path):
 class TestRefused:
     def test_learners_that_need_all_rows_in_memory(self, data, tmp_path):
         for hasher in (ITQ(4), FastHash(4, hash_function=LinearSVM())):
-            with pytest.raises(ParameterError, match="'X' parameter must be rows in memory for .* Got rows in files"):
+            with pytest.raises(ParameterError, match=r"'X' parameter must be rows in memory for .* Got rows in files"):
                 hasher.fit(StoredRows(tmp_path / "X.npy"), data[1])
 
     def test_sources(self, data, tmp_path):
@@ -200,11 +214,11 @@ class TestRefused:
             StoredRows(list, cache=tmp_path / "cache")
         with pytest.raises(ParameterError, match=r"matrices with 12 columns, as the first one\. Got shape \(3, 4\)"):
             StoredRows(lambda: [X, np.zeros((3, 4))], cache=tmp_path / "cache")
-        with pytest.raises(ParameterError, match="numbers of one type, float32 as the first ones. Got float64"):
+        with pytest.raises(ParameterError, match=r"numbers of one type, float32 as the first ones\. Got float64"):
             StoredRows(lambda: [X, X.astype(float)], cache=tmp_path / "cache")
         source = write(tmp_path, X, "shards")
         np.save(source / "9.npy", X[:, :5])
-        with pytest.raises(FileError, match="shards of equally many columns. Got 5 and 12"):
+        with pytest.raises(FileError, match=r"shards of equally many columns\. Got 5 and 12"):
             StoredRows(source)
         with pytest.raises(FileError, match="cannot be made"):
             StoredRows(tmp_path / "X.npy", cache=tmp_path / "X.npy" / "cache")
@@ -221,7 +235,7 @@ class TestRefused:
         with pytest.raises(ValueError, match="1500"):
             FastHash(4).fit(tmp_path / "X.npy", data[1][:-1])
         hasher = FastHash(4, hash_function=TREES, warm_start=True, random_state=0).fit(data[0][:, :8], data[1])
-        with pytest.raises(ParameterError, match="must have 8 features. Got 12"):
+        with pytest.raises(ParameterError, match=r"must have 8 features\. Got 12"):
             hasher.fit(tmp_path / "X.npy", data[1])
 
     def test_files_that_change(self, data, tmp_path):
@@ -229,3 +243,97 @@ class TestRefused:
         np.save(tmp_path / "X.npy", data[0][:700])
         with pytest.raises(FileError, match="has been changed while it was read"):
             rows[:10]
+
+
+class TestLargerThanMemory:
+    @pytest.fixture
+    def store(self, data, tmp_path, monkeypatch):
+        monkeypatch.setattr("hashgrove.runtime.memory.memory_limit", lambda: 20_000)
+        monkeypatch.setattr("hashgrove.functions.boosting.memory_limit", lambda: 20_000)
+        return build_store(tmp_path / "X.npy", tmp_path / "X.bins")  # 18 kB
+
+    def test_features_of_the_next_tree_are_read_ahead(self, data, store, monkeypatch):
+        read = []
+        monkeypatch.setattr(FeatureStore, "read_columns", lambda self, features: read.append(features.tolist()))
+        for leaves in ("newton", "sign"):
+            learner = BoostedTrees(n_trees=9, max_depth=3, leaves=leaves, subset="tree", features_per_node=3)
+            hasher = FastHash(1, hash_function=learner, random_state=0)
+            read.clear()
+            digest = hasher.fit(store, data[1]).digest
+            trees = hasher.encoder_
+            for number, features in enumerate(read):  # a tree that was there first is left out
+                assert len(features) == 3
+                used = [
+                    set(trees.feature[start:stop][trees.child[start:stop] > 0].tolist())
+                    for start, stop in itertools.pairwise(trees.tree_ptr)
+                ]
+                assert any(of_tree <= set(features) for of_tree in used[number:])
+            assert len(read) >= 1
+            assert hasher.fit(data[0], data[1]).digest == digest
+
+    def test_other_subsets_and_bins_in_memory_are_refused(self, data, store, tmp_path, monkeypatch):
+        for subset in ("node", "level"):
+            learner = BoostedTrees(n_trees=2, subset=subset)
+            with pytest.raises(
+                ParameterError, match=f"'subset' parameter must be 'tree' for bins of .* Got '{subset}'"
+            ):
+                FastHash(2, hash_function=learner).fit(store, data[1])
+        monkeypatch.setattr("hashgrove.runtime.memory.memory_limit", lambda: 10_000)
+        with pytest.raises(ParameterError, match="'cache' parameter must be a folder for the bins of StoredRows"):
+            FastHash(2, hash_function=TREES).fit(tmp_path / "X.npy", data[1])
+
+    def test_columns_are_read_whole(self, data, store, monkeypatch):
+        monkeypatch.setattr("hashgrove.storage.feature_store.COLUMN_CHUNK", 999)
+        parts, opened = [], open
+
+        class Recorder:
+            def __init__(self, *given, **more):
+                self.file = opened(*given, **more)
+                self.seek = self.file.seek
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                self.file.close()
+
+            def readinto(self, room):
+                n = self.file.readinto(room)
+                parts.append(np.array(room[:n]))
+                return n
+
+        with monkeypatch.context() as patched:
+            patched.setattr("builtins.open", Recorder)
+            store.read_columns(np.array([0, 11]))
+        assert [len(part) for part in parts] == [999, 501, 999, 501]
+        np.testing.assert_array_equal(np.concatenate(parts), np.concatenate([store.bins[0], store.bins[11]]))
+
+
+def test_bins_beyond_32_bits_are_summed_in_slabs(data, monkeypatch):
+    X, y = data
+    for learner in (TREES, BoostedTrees(n_trees=4, max_depth=9), BoostedTrees.paper(n_trees=5)):
+        hasher = FastHash(3, hash_function=learner, random_state=0)
+        expected = hasher.fit(X, y)
+        bits, errors = expected.encoder_, [record.training_error for record in expected.history_]
+        with monkeypatch.context() as patched:
+            patched.setattr("hashgrove.encoders.trees.PLACES", 1000)
+            patched.setattr("hashgrove.encoders.trees.SLAB_BYTES", 12 * 64 * 3)
+            again = hasher.fit(X, y)
+        assert again.encoder_.digest == bits.digest
+        assert [record.training_error for record in again.history_] == errors
+
+
+def test_memory_limit(tmp_path):
+    old, new = tmp_path / "memory" / "a" / "b", tmp_path / "c" / "d"
+    old.mkdir(parents=True)
+    new.mkdir(parents=True)
+    membership = tmp_path / "cgroup"
+    membership.write_text("5:cpu:/\n4:memory,hugetlb:/a/b\n0::/c/d\n")
+    assert _limits_of_cgroups(tmp_path, membership) == []
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (tmp_path / "memory" / "a" / "memory.limit_in_bytes").write_text("3000\n")
+    (new / "memory.max").write_text("max\n")
+    (tmp_path / "c" / "memory.max").write_text("2000\n")
+    assert sorted(_limits_of_cgroups(tmp_path, membership)) == [2000, 3000, 9223372036854771712]
+    assert _limits_of_cgroups(tmp_path, tmp_path / "none") == []
+    assert 2**26 < memory_limit() <= sys.maxsize

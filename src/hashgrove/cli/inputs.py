@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from hashgrove.cli import options
 from hashgrove.features import FeatureExtractor, load_extractor
+from hashgrove.runtime.memory import memory_limit
 from hashgrove.storage.atomic import check_replaceable
 from hashgrove.storage.columns import Columns, read_rows
 from hashgrove.storage.formats import FileError, MissingFileError
 from hashgrove.storage.matrices import check_finite, read_labels, read_matrix
+from hashgrove.storage.stored_rows import StoredRows
 
 __all__ = [
     "check_min_shared",
@@ -66,14 +68,24 @@ def read_supervision(
     triplets: str | None,
     unlabelled: str | None,
     sample_weight: str | None,
-) -> tuple[NDArray[Any], dict[str, Any]]:
+    cache: str | None,
+) -> tuple[NDArray[Any] | StoredRows, dict[str, Any]]:
     """Features, and the arguments of `FastHash.fit` that say which of their rows are similar.
 
-    The arguments are only those that were given, of ``y``, ``affinity``, ``triplets``, ``unlabelled`` and
-    ``sample_weight``.
+    Features stay on the disk if ``cache`` is given, if they are a folder of shards, or if a .npy file is larger than
+    half of the memory. The arguments are only those that were given, of ``y``, ``affinity``, ``triplets``,
+    ``unlabelled`` and ``sample_weight``.
     """
-    X, y, _ = read_rows(features, Columns.of(label_column, id_column, feature_columns))
-    check_finite(features, X)
+    columns = Columns.of(label_column, id_column, feature_columns)
+    X: NDArray[Any] | StoredRows
+    y: NDArray[Any] | None = None
+    if cache is not None or os.path.isdir(features) or _is_large(features):
+        if columns.any_named:
+            raise FileError(f"{features}: must be read as a whole to choose columns. Leave --cache out.")
+        X = StoredRows(features, cache=cache)
+    else:
+        X, y, _ = read_rows(features, columns)
+        check_finite(features, X)
     found: dict[str, Any] = {}
     if labels is not None:
         y = read_rows_labels(labels, rows=len(X), of=features, may_be_missing=True)
@@ -90,6 +102,11 @@ def read_supervision(
     if sample_weight is not None:
         found["sample_weight"] = _read_weights(sample_weight, rows=len(X), of=features)
     return X, found
+
+
+def _is_large(features: str) -> bool:
+    is_npy = features.lower().endswith(".npy") and os.path.isfile(features)
+    return is_npy and os.path.getsize(features) > memory_limit() / 2
 
 
 def _as_label(text: str, labels: NDArray[Any]) -> Any:

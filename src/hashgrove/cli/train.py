@@ -33,7 +33,7 @@ GROUPS = {
             "--groups",
             "--features",
         ),
-        *("--id-column", "--feature-columns"),
+        *("--id-column", "--feature-columns", "--cache"),
     ),
     "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--new-classes", "--min-shared", "--validate"),
     "Running": ("--seed", "--checkpoint", "--scheduler", "--n-jobs", "--quiet", "--help"),
@@ -72,6 +72,11 @@ def _derive() -> list[SignatureOption]:
     "--features", "extractor", metavar="EXTRACTOR", help="Extractor that made FEATURES; the model then takes images."
 )
 @click.option(
+    "--cache",
+    metavar="FOLDER",
+    help="Read FEATURES only as needed, and keep bins of trees in this folder, if there are more rows than memory.",
+)
+@click.option(
     "--validate",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
@@ -99,9 +104,10 @@ def train(
 ) -> None:
     """Learn a model from FEATURES and LABELS.
 
-    FEATURES is a matrix with one row per item. LABELS has one class per row, or is a tag matrix whose entries are not
-    zero where the row has the tag. Instead of LABELS you may give --label-column, --pairs or --triplets. Options of one
-    hash function, such as --depth, choose it; without them several are tried on a sample, and the best one is used.
+    FEATURES is a matrix with one row per item, or a folder of .npy shards. LABELS has one class per row, or is a tag
+    matrix whose entries are not zero where the row has the tag. Instead of LABELS you may give --label-column, --pairs
+    or --triplets. Options of one hash function, such as --depth, choose it; without them several are tried on a sample,
+    and the best one is used.
 
     \b
     Example:

@@ -231,10 +231,8 @@ class Encoder(Described, ABC):
                 f"must be a dense array for {type(self).__name__}. Got a sparse matrix instead. "
                 "Reduce it first, for example with sklearn.decomposition.TruncatedSVD.",
             )
-        if isinstance(X, StoredRows):
-            checked: Any = X  # chunks are read, and checked, one by one
-        else:
-            checked = check_array(X, accept_sparse="csr", dtype=FEATURE_DTYPES, input_name="X", ensure_all_finite=False)
+        options: dict[str, Any] = {"accept_sparse": "csr", "dtype": FEATURE_DTYPES, "input_name": "X"}
+        checked = X if isinstance(X, StoredRows) else check_array(X, **options, ensure_all_finite=False)
         if checked.shape[1] != self.n_features:
             raise ParameterError(
                 "X", f"must have {self.n_features} features per row, as in training. Got {checked.shape[1]} instead."

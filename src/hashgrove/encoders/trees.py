@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
 from hashgrove.encoders.base import Encoder
+from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.trees.binning import TILE, bin_tiles
 from hashgrove.trees.prediction import (
     MAX_SUM,
@@ -30,6 +31,8 @@ from hashgrove.trees.prediction import (
 
 __all__ = ["BinnedTrees", "LeafTrees", "Trees"]
 
+PLACES = 2**32  # in larger bins the place of a feature does not fit into the records of trees
+SLAB_BYTES = 2**26  # of such bins that are copied at a time
 LARGEST_UNIT = np.finfo(np.float64).max / MAX_SUM  # with it every score is finite
 
 
@@ -97,7 +100,19 @@ class BinnedTrees(Encoder):
         return sums
 
     def _sums_of_bins(self, bins: NDArray[np.uint8], n_jobs: int | None) -> NDArray[np.int16]:
-        return sums_of_bins(type(self).sum_trees, bins, self._compiled(bins.shape[1]), n_jobs=n_jobs)
+        add_up, (d, n) = type(self).sum_trees, bins.shape
+        if d * n < PLACES:
+            return sums_of_bins(add_up, bins, self._compiled(n), n_jobs=n_jobs)
+        size = max(SLAB_BYTES // (d * TILE), 1) * TILE
+        used, compiled = np.unique(self.feature[self.child > 0]), self._compiled(size)
+
+        def of_slab(start: int, stop: int) -> NDArray[np.int16]:
+            slab = np.zeros((d, size), np.uint8)
+            for feature in used:
+                slab[feature, : stop - start] = bins[feature, start:stop]
+            return sums_of_bins(add_up, slab, compiled, n_jobs=1)[:, : stop - start]
+
+        return np.concatenate(run_tasks(of_slab, chunks(n, size), n_jobs=n_jobs), axis=1)
 
     def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return self._scores_of(self._sums(X)).T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from hashgrove.encoders import Encoder, LeafTrees, Sum, Trees
 from hashgrove.encoders.trees import BinnedTrees
 from hashgrove.functions.start import LinearStart
+from hashgrove.runtime.memory import fits_memory, memory_limit
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError, check_parameters
 from hashgrove.runtime.sharing import shared
 from hashgrove.storage.feature_store import FeatureStore
@@ -63,7 +65,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         features, means all features.
     subset : {"node", "level", "tree"}, default="node"
         Whether these features are drawn again for each node, as in the paper, for each level of a tree, or once per
-        tree, which is faster.
+        tree, which is faster, and needed for bins on disk that are larger than memory.
     trimming : float, default=0.1
         Share of the total weight that is left out when a tree is grown, starting with the lightest examples. These
         examples still count for the weight of the tree's vote and are reweighted.
@@ -210,7 +212,8 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
             and DENSE * (self.features_per_node or len(found.bins)) >= len(found.bins)
         )
         rows = np.ascontiguousarray(found.bins.T) if by_row else np.empty((0, 0), np.uint8)
-        binned = BinnedData(found.bins, found.low, found.scale, n_jobs, rows)
+        read_columns = self._reader_of(found) if isinstance(found, FeatureStore) else None
+        binned = BinnedData(found.bins, found.low, found.scale, n_jobs, rows, read_columns)
         if self.start is None:
             return _Prepared(binned, None)
         if isinstance(X, FeatureStore):
@@ -218,6 +221,19 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         n_anchors = self.n_anchors if self.start == "kernel" else None
         start = LinearStart.prepare(X, supervision, rng, n_anchors=n_anchors, n_jobs=n_jobs)
         return _Prepared(binned, start)
+
+    def _reader_of(self, store: FeatureStore) -> Callable[[NDArray[Any]], None] | None:
+        """The function that reads features ahead, for a store larger than memory, which other subsets cannot use."""
+        if fits_memory(store.bins.size):
+            return None
+        if self.subset != "tree":
+            raise ParameterError(
+                "subset",
+                f"must be 'tree' for bins of {store.bins.size / 1e9:.1f} GB with {memory_limit() / 1e9:.1f} GB of "
+                f"memory, so that a tree reads only the features that it draws. Got {self.subset!r}, with which "
+                "every tree would read nearly all bins from the disk.",
+            )
+        return store.read_columns
 
     def learn(
         self,
@@ -230,12 +246,12 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         if data.start is None:
             encoder = self._boost(data.binned, z, weights, rng).encoder
             bits = encoder.bits_of_bins(data.binned.bins, n_jobs=data.binned.n_jobs)[0]
-            return encoder, np.where(bits, 1, -1).astype(np.int8)
+            return encoder, np.where(bits, np.int8(1), np.int8(-1))
         start = data.start.learn(z, weights)
         boosted = self._boost(data.binned, z, weights, rng, start=start.left_out)
         unit = max(boosted.unit, LEAST_UNIT)
         trees = boosted.encoder.scores_of_bins(data.binned.bins, n_jobs=data.binned.n_jobs)[0]
-        bit = np.where(start.seen / unit + trees > 0, 1, -1).astype(np.int8)
+        bit = np.where(start.seen / unit + trees > 0, np.int8(1), np.int8(-1))
         return Sum(parts=(start.encoder(1 / unit), boosted.encoder)), bit
 
     def _boost(

@@ -154,7 +154,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
             factor = fit_temperature(logits, known_labels, counts)
             encoder = _replaced(encoder, temperature=np.array(min(factor, LARGEST_LOGIT), np.float32))
             bits = posterior.seen.apply(lambda rows: encoder.scores_of(_shares(posterior.seen.take(rows))) > 0)
-        return posterior.rows.lifted(encoder), list(np.where(bits, 1, -1).astype(np.int8).T)
+        return posterior.rows.lifted(encoder), list(np.where(bits, np.int8(1), np.int8(-1)).T)
 
 
 def _shares(phi: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -25,6 +25,7 @@ from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.runtime.sharing import shared
+from hashgrove.storage.stored_rows import StoredRows
 from hashgrove.supervision import Supervision
 
 __all__ = ["POWER", "LabelPosterior", "UnitRows"]
@@ -70,7 +71,7 @@ class UnitRows:
     @shared
     def of(
         cls,
-        X: NDArray[Any],
+        X: NDArray[Any] | StoredRows,
         weights: NDArray[np.float64] | None,
         rng: np.random.Generator,
         *,
@@ -102,7 +103,7 @@ class UnitRows:
         return encoder if self.lift is None else Lifted(lift=self.lift, bits=encoder)
 
 
-def _lift(X: NDArray[Any], n_anchors: int, rng: np.random.Generator) -> UnitKernel:
+def _lift(X: NDArray[Any] | StoredRows, n_anchors: int, rng: np.random.Generator) -> UnitKernel:
     """Gaussian features around random rows; gamma is half the inverse of the mean squared distance to an anchor."""
     anchors = unit_rows(X[sample_rows(len(X), n_anchors, rng)])
     some = unit_rows(X[sample_rows(len(X), GAMMA_ROWS, rng)])

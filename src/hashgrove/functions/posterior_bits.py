@@ -121,5 +121,5 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
             encoders = [posterior.encoder(one.weights, one.bias) for one in found]
             book, offset = (np.concatenate([getattr(e, name) for e in encoders]) for name in ("book", "offset"))
             bits = posterior.seen.apply(lambda numbers: posterior.seen.take(numbers) @ book.T + offset > 0)
-        outputs = np.where(bits.T, 1, -1).astype(np.int8)
+        outputs = np.where(bits.T, np.int8(1), np.int8(-1))
         return [(posterior.rows.lifted(encoder), output) for encoder, output in zip(encoders, outputs, strict=True)]

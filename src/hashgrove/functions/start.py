@@ -21,6 +21,7 @@ from hashgrove.functions.posterior import CALIBRATION_ROWS, POWER, LabelPosterio
 from hashgrove.numerics.calibration import fit_logistic
 from hashgrove.numerics.rows import Numbers, stratified_rows
 from hashgrove.runtime.blas import single_threaded_blas
+from hashgrove.storage.stored_rows import StoredRows
 from hashgrove.supervision import Supervision
 
 __all__ = ["LinearStart", "Start"]
@@ -40,7 +41,7 @@ class LinearStart:
     @single_threaded_blas()
     def prepare(
         cls,
-        X: NDArray[Any],
+        X: NDArray[Any] | StoredRows,
         supervision: Supervision | None,
         rng: np.random.Generator,
         *,

@@ -27,6 +27,7 @@ __all__ = ["FeatureStore", "StoreWriter", "write_store"]
 MAGIC = b"HGBINS1\n"
 PAGE = 4096  # bytes of the header, and what the bins are aligned to
 CHUNK = 2**24  # bytes that are checked at a time
+COLUMN_CHUNK = 2**20  # bytes that are read ahead at a time
 NUMBERS = "n_rows", "n_features", "n_marks", "crc"
 
 
@@ -78,6 +79,7 @@ class FeatureStore:
             raise FileError(f"{name}: damaged: its limits must be finite")
         self.low, self.scale = (np.array(part, np.float64) for part in limits)
         self.marks: list[int] = content[PAGE + 16 * d : PAGE + 16 * d + 8 * n_marks].view("<u8").tolist()
+        self._start = start
         self.bins: NDArray[np.uint8] = content[start:].reshape(d, n)
         self.shape = n, d
         self.source: str | None = header["source"]
@@ -87,6 +89,16 @@ class FeatureStore:
 
     def __repr__(self) -> str:
         return f"FeatureStore({self.shape[0]:,} rows x {self.shape[1]:,} features in {self.path})"
+
+    def read_columns(self, features: NDArray[Any]) -> None:
+        """Read the bins of these features, one after the other, so that they are in the page cache."""
+        room = bytearray(COLUMN_CHUNK)
+        with open(self.path, "rb", buffering=0) as file:
+            for feature in features.tolist():
+                file.seek(self._start + feature * self.shape[0])
+                left = self.shape[0]
+                while left > 0 and (n_read := file.readinto(memoryview(room)[:left])):
+                    left -= n_read
 
     def checksum(self) -> NDArray[np.int64]:
         """Numbers that tell this store from others."""

@@ -20,6 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from hashgrove.runtime.credentials import hide_credentials
+from hashgrove.runtime.memory import memory_limit
 
 __all__ = [
     "DEFLATE_RATIO",
@@ -128,9 +129,7 @@ def read_npy(name: str) -> NDArray[Any]:
 
 def check_fits_memory(name: str, size: int) -> None:
     """Refuse a file whose content, ``size`` bytes by its own declaration, does not fit the memory of this machine."""
-    limit = MEMORY_LIMIT
-    if hasattr(os, "sysconf"):
-        limit = min(limit, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    limit = min(MEMORY_LIMIT, memory_limit())
     if size > limit:
         raise FileError(f"{name}: must unpack to at most {limit} bytes here. It declares {size} bytes.")
 

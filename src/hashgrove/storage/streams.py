@@ -96,6 +96,7 @@ class NpyRows(RowSource):
         self._offset = array.offset if isinstance(array, np.memmap) else 0
 
     def pieces(self, n_rows: int) -> Iterator[Piece]:
+        """All rows in order, in pieces of ``n_rows``."""
         for start in range(0, self.n_rows, n_rows):
             yield Piece(self.name, start, partial(self.read, start, min(start + n_rows, self.n_rows)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from hashgrove.trees.boosting import (
 )
 from hashgrove.trees.grower import grow
 from hashgrove.trees.prediction import MAX_SUM, Forest, constant_forest
+from hashgrove.trees.reading import reading_ahead
 from hashgrove.trees.splitting import SignRule
 
 __all__ = ["VotingTrees", "adaboost"]
@@ -59,7 +61,10 @@ def adaboost(
     alphas = np.empty(len(seeds))
     memory, rule = make_workspace(data.bins, settings, np.int32), SignRule(min_points)
     arguments = data.bins, data.rows, z, w, margin, settings, seeds, memory, rule, alphas
-    forest = grow_trees(_boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.int8)
+    beside = partial(reading_ahead, data, settings, seeds)
+    forest = grow_trees(
+        _boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.int8, beside=beside
+    )
     n_trees = len(forest.tree_ptr) - 1
     if n_trees:
         return VotingTrees(forest, _whole_votes(alphas[:n_trees]), sum(alphas[:n_trees].tolist()))

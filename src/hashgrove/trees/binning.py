@@ -6,6 +6,7 @@ into 255 steps. A value goes to the nearest step; values outside of the range ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,9 @@ class BinnedData:
     rows : uint8 array of shape (n, n_features) or (0, 0)
         The same bins with one row per example, for the small nodes of deep trees: their examples are far apart in
         ``bins``. Empty where that does not pay.
+    read_columns : function of feature numbers, or None
+        Reads the bins of these features from their file, so that they are in the page cache when a tree asks for them;
+        None if all bins are in memory anyway.
     """
 
     bins: NDArray[np.uint8]
@@ -49,6 +53,7 @@ class BinnedData:
     scale: NDArray[np.float64]
     n_jobs: int | None
     rows: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    read_columns: Callable[[NDArray[np.uint32]], None] | None = None
 
 
 def fit_bins(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,19 +120,21 @@ def grow_trees(
     n_rows: int,
     n_rounds: int,
     dtype: type[np.generic],
+    beside: Callable[[NDArray[np.int64]], AbstractContextManager[None]],
 ) -> Forest:
     """The trees of one bit, with leaves of this type, which ``boost(*arguments, tables, tree_ptr, done, stop)`` grows.
 
     It writes one tree after the other to ``tables``, and where each begins to ``tree_ptr``. It counts the rounds and
     the trees in ``done``, and returns False if the tables have no room for another tree. It then goes on with larger
-    ones. This happens with deep trees only.
+    ones. This happens with deep trees only. ``beside(done)`` is a block around all of it.
     """
     shallow = largest_tree(min(settings.max_depth, MAX_DEPTH_IN_VECTORS), n_rows)
     size = max(n_rounds * shallow, largest_tree(settings.max_depth, n_rows))
     tables = NodeTables(*(np.empty(size, each) for each in (np.uint32, np.uint8, np.uint32, np.int64, dtype)))
     tree_ptr, done = np.zeros(n_rounds + 1, np.int32), np.zeros(2, np.int64)
-    while not _call_stoppable(boost, *arguments, tables, tree_ptr, done):
-        tables = NodeTables(*(np.concatenate([table, table]) for table in tables))
+    with beside(done):
+        while not _call_stoppable(boost, *arguments, tables, tree_ptr, done):
+            tables = NodeTables(*(np.concatenate([table, table]) for table in tables))
     tree_ptr = tree_ptr[: done[1] + 1]
     n_nodes = tree_ptr[-1]
     return Forest(

@@ -7,6 +7,7 @@ training gives is computed from these, and so equals what the encoder gives.
 
 from __future__ import annotations
 
+from functools import partial
 from math import factorial, log
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from hashgrove.trees.boosting import (
 )
 from hashgrove.trees.grower import grow
 from hashgrove.trees.prediction import MAX_LEAF, MAX_SUM, Forest, constant_forest
+from hashgrove.trees.reading import reading_ahead
 from hashgrove.trees.splitting import newton_rule, pack
 
 __all__ = ["AdditiveTrees", "logistic_boosting"]
@@ -72,7 +74,10 @@ def logistic_boosting(
     rates = float(learning_rate), float(regularisation), float(min_hessian)
     shift = (N_BINS // n_thresholds).bit_length() - 1
     arguments = data.bins, data.rows, z, w, F, g, half, settings, *rates, shift, seeds, memory
-    forest = grow_trees(_boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.float64)
+    beside = partial(reading_ahead, data, settings, seeds)
+    forest = grow_trees(
+        _boost, *arguments, settings=settings, n_rows=n, n_rounds=len(seeds), dtype=np.float64, beside=beside
+    )
     return _in_whole_numbers(forest if len(forest.tree_ptr) > 1 else constant_forest(0.0))
 
 
