@@ -139,6 +139,7 @@ def test_tags_and_pairs(data, tmp_path):
         assert hasher.fit(X, **known).digest == digest
 
 
+@pytest.mark.filterwarnings("ignore:On held-out rows the codes are worse")
 @pytest.mark.parametrize("name", ["trees", "posterior", "logistic", "linear start"])
 def test_rows_without_a_label_and_validation(data, tmp_path, name):
     X, y = data
