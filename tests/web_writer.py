@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import hashgrove.features
 import hashgrove.storage.models  # noqa: F401
 from hashgrove.web.collection import Collection
-from hashgrove.web.server import run
+from hashgrove.web.server import Served, run
 
 
 def main(folder: str) -> None:
@@ -21,7 +21,7 @@ def main(folder: str) -> None:
         child = os.fork()
         if child == 0:
             collection = Collection.open(folder)
-            run(collection, port=0, ready=lambda url: print(os.getpid(), urlsplit(url).port, flush=True))
+            run(Served(collection), port=0, ready=lambda url: print(os.getpid(), urlsplit(url).port, flush=True))
             os._exit(0)
         if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
             sys.exit("the service has ended by itself")  # a test that waits for its port gets the end of the output

@@ -56,7 +56,7 @@ def _serve_digits(*, seed: int, port: int) -> None:
     import os
     import tempfile
 
-    from hashgrove.cli.serve import check_installed, open_collection, serve_collection
+    from hashgrove.cli.serve import check_installed, open_collection, serve_collections
 
     check_installed()
     with show_step(LOADING):
@@ -68,4 +68,6 @@ def _serve_digits(*, seed: int, port: int) -> None:
             index_digits(folder, seed=seed)
         images = os.path.join(folder, IMAGES)
         collection = open_collection(os.path.join(folder, INDEX), labels_from_folders=True, images=images)
-        serve_collection(collection, host="127.0.0.1", port=port, api_key=None, insecure=False)
+        from hashgrove.web.server import Served
+
+        serve_collections([Served(collection)], host="127.0.0.1", port=port, api_key=None, insecure=False)

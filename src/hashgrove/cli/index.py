@@ -165,6 +165,7 @@ def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
     from hashgrove.index import build_index
     from hashgrove.index.manifest import is_index_folder
     from hashgrove.storage.formats import FileError
+    from hashgrove.web.additions import forget_additions
     from hashgrove.web.images import remember_images
 
     if os.path.exists(output) and not is_index_folder(output):
@@ -174,6 +175,7 @@ def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
         if keep and items.features is not None:
             built.keep_features(items.features, ids=np.arange(len(built)) if items.ids is None else items.ids)
         built.save(output)
+    forget_additions(output)
     remember_images(output, items.ids or ())
 
 
@@ -210,6 +212,7 @@ def add(
     from hashgrove.index import load_index
     from hashgrove.storage.columns import Columns
     from hashgrove.storage.formats import FileError
+    from hashgrove.web.additions import forget_additions
     from hashgrove.web.images import remember_images
 
     columns = Columns.of(label_column, id_column, feature_columns)
@@ -221,6 +224,7 @@ def add(
         names = None if found.ids is None else as_ids(found.ids, opened)
         features = None if opened.features is None else found.features
         opened.add(found.codes, ids=names, features=features, replace=replace, model=found.encoder)
+        forget_additions(folder, names or ())
         remember_images(folder, found.ids or (), keep_old=True)
         click.echo(f"Added {len(found.codes):,} items; {folder} has {len(opened):,} now", err=True)
 
@@ -242,10 +246,12 @@ def remove(folder: str, names: tuple[str, ...], ids: str | None, missing_ok: boo
     from hashgrove.cli.inputs import read_lines
     from hashgrove.cli.items import as_ids
     from hashgrove.index import load_index
+    from hashgrove.web.additions import forget_additions
 
     with load_index(folder, writable=True) as opened:
         wanted = as_ids(list(names) if ids is None else read_lines(ids), opened)
         n_removed = opened.remove(wanted, missing_ok=missing_ok)
+        forget_additions(folder, wanted)
         if compact:
             opened.compact()
         click.echo(f"Removed {n_removed:,} items; {folder} has {len(opened):,} now", err=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +21,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hashgrove.web.collection import Collection
+    from hashgrove.web.details import Details
+    from hashgrove.web.images import FindImage
+    from hashgrove.web.server import Served
 
-__all__ = ["check_installed", "open_collection", "serve", "serve_collection"]
+__all__ = ["check_installed", "open_collection", "serve", "serve_collections"]
 
 KEY = "HASHGROVE_API_KEY"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RESERVED = {"health"}  # paths of the service as a whole
+ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 @click.command()
-@click.argument("place", metavar="INDEX")
+@click.argument("places", metavar="INDEX...", nargs=-1, required=True)
 @click.option("--model", metavar="MODEL", help="Model that encodes queries, if the index holds none.")
 @click.option("--labels", metavar="FILE", help="Labels of the items, in the order in which they were added.")
 @click.option("--labels-from-folders", is_flag=True, help="The folder of an image is its label.")
 @click.option("--fields", metavar="FILE", help=".csv file of fields to show, with a column 'id'.")
 @click.option("--images", metavar="FOLDER", help="Images, whose names are the ids of the items.")
-@click.option("--read-only", is_flag=True, help="Refuse to add and remove items.")
+@click.option("--read-only", is_flag=True, help="Refuse to add and remove items; show those that others add.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @options.port
+@click.option(
+    "--workers", type=options.POSITIVE, default=1, show_default=True, help="Number of processes; with --read-only."
+)
 @click.option("--api-key", envvar=KEY, help=f"Key that clients must send. Better set as ${KEY}.")
+@click.option("--access-log", is_flag=True, help="Write a line for each request to the standard error stream.")
 @click.option(
     "--connections-per-address",
     type=click.IntRange(0),
@@ -42,37 +55,70 @@ KEY = "HASHGROVE_API_KEY"
     show_default=True,
     help="Connections of one client; 0 means no limit, for a proxy that all clients come through.",
 )
+@click.option(
+    "--host-name",
+    "host_names",
+    metavar="NAME",
+    multiple=True,
+    help="Name by which a proxy on this machine is called; may be repeated.",
+)
+@click.option("--root-path", default="", metavar="PATH", help="Path under which a proxy shows the service.")
+@click.option("--proxy", metavar="ADDRESS", help="Address of a proxy, whose X-Forwarded-For the access log believes.")
 @click.option("--insecure", is_flag=True, help="Let anyone who reaches --host in, without a key.")
-def serve(
-    place: str,
-    labels: str | None,
-    labels_from_folders: bool,
-    host: str,
-    port: int,
-    api_key: str | None,
-    insecure: bool,
-    connections_per_address: int,
-    **known: Any,
-) -> None:
-    """Serve an index over HTTP.
+def serve(places: tuple[str, ...], workers: int, host: str, port: int, **settings: Any) -> None:
+    """Serve indexes over HTTP.
 
-    Programs search it by requests, and people on a page. INDEX is a folder that `hashgrove index build` made, or the
-    URL of an engine. Only this machine is served, unless --host says otherwise; then a key is needed. Ctrl+C stops the
-    service.
+    Programs search them by requests, and people on a page. INDEX is a folder that `hashgrove index build` made, or the
+    URL of an engine. If there are several, the paths of each begin with its name, which is that of its folder; another
+    is given as NAME=INDEX. Only this machine is served, unless --host says otherwise; then a key is needed. Ctrl+C
+    stops the service.
 
     \b
-    Example:
+    Examples:
       hashgrove serve photos.hgi --port 8000
+      hashgrove serve photos.hgi texts=articles.hgi --read-only --workers 2
     """
-    options.refuse(labels is not None and labels_from_folders, "Give --labels or --labels-from-folders, not both.")
-    where: dict[str, Any] = {"host": host, "port": port, "api_key": api_key, "insecure": insecure}
-    _check_open(**where)
-    with show_step(f"opening {hide_credentials(place)}"):
-        collection = open_collection(place, labels=labels, labels_from_folders=labels_from_folders, **known)
-    serve_collection(collection, connections_per_address=connections_per_address or None, **where)
+    labels, from_folders = settings["labels"], settings["labels_from_folders"]
+    options.refuse(labels is not None and from_folders, "Give --labels or --labels-from-folders, not both.")
+    for_one = [name for name in ("model", "labels", "fields", "images") if settings[name] is not None]
+    options.refuse(len(places) > 1 and bool(for_one), f"--{' and --'.join(for_one)}: for one index only.")
+    options.refuse(workers > 1 and not settings["read_only"], "--workers is for --read-only: one process can write.")
+    root_path = settings["root_path"]
+    options.refuse(
+        root_path != "" and not ROOT_PATH.fullmatch(root_path),
+        f"--root-path must be a path such as /codes, without a slash at its end. Got {root_path!r}.",
+    )
+    _check_open(host=host, api_key=settings["api_key"], insecure=settings["insecure"])
+    settings |= {"places": dict(_named(places)), "host": host}
+    if workers == 1:
+        _serve(**settings, port=port)
+    else:
+        with show_step(LOADING):
+            from hashgrove.web.workers import run_workers
+
+        def say(url: str) -> None:
+            click.echo(f"Serving at {url} by {workers} workers (stop with Ctrl+C)", err=True)
+
+        run_workers(workers, _serve_worker, settings, host=host, port=port, ready=say)
+    click.echo("Stopped", err=True)
 
 
-def _check_open(*, host: str, api_key: str | None, insecure: bool, **_: Any) -> None:
+def _named(places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Names and places of the indexes."""
+    names: set[str] = set()
+    for given in places:
+        name, equals, place = given.partition("=")
+        if not (equals and NAME.fullmatch(name)):
+            place = given
+            name = os.path.splitext(os.path.basename(place.partition("?")[0].rstrip("/")))[0]
+        wrong = len(places) > 1 and (name in names or not NAME.fullmatch(name) or name in RESERVED)
+        advice = "Give another one as NAME=INDEX, of letters, digits, '.', '_' and '-'."
+        options.refuse(wrong, f"{hide_credentials(given)}: cannot be called {name!r}, or another one is. {advice}")
+        names.add(name)
+        yield name, place
+
+
+def _check_open(*, host: str, api_key: str | None, insecure: bool) -> None:
     """Refuse a call that would let strangers in."""
     check_installed()
     from hashgrove.web.guard import is_loopback
@@ -82,28 +128,66 @@ def _check_open(*, host: str, api_key: str | None, insecure: bool, **_: Any) -> 
     options.refuse(api_key == "", "--api-key must not be empty.")
 
 
-def serve_collection(
-    collection: Collection,
+def _serve_worker(**settings: Any) -> None:
+    """Serve in one of several processes; an error is one line."""
+    try:
+        _serve(**settings)
+    except (OSError, ValueError) as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(1) from None
+
+
+def _serve(
+    places: dict[str, str],
+    *,
+    model: str | None,
+    labels: str | None,
+    labels_from_folders: bool,
+    fields: str | None,
+    images: str | None,
+    read_only: bool,
+    **how: Any,
+) -> None:
+    """Open indexes and serve them."""
+    known: dict[str, Any] = {"model": model, "labels": labels, "labels_from_folders": labels_from_folders}
+    known |= {"fields": fields, "images": images, "read_only": read_only}
+    with show_step(LOADING):
+        from hashgrove.web.server import Served
+    served = []
+    for name, place in places.items():
+        reopen = partial(open_collection, place, **known)
+        with show_step(f"opening {hide_credentials(place)}"):
+            served.append(Served(reopen(), name, reopen))
+    serve_collections(served, **how)
+
+
+def serve_collections(
+    served: Sequence[Served],
     *,
     host: str,
-    port: int,
+    port: int = 0,
     api_key: str | None,
     insecure: bool,
-    connections_per_address: int | None = 256,
+    connections_per_address: int = 256,
+    ready: Callable[[str], None] | None = None,
+    **how: Any,
 ) -> None:
     """Serve until Ctrl+C, and say where."""
-    _check_open(host=host, port=port, api_key=api_key, insecure=insecure)
+    _check_open(host=host, api_key=api_key, insecure=insecure)
     with show_step(LOADING):
         from hashgrove.web.server import run
 
     with show_step("preparing for the first request"):
-        collection.warm_up()
+        for one in served:
+            one.collection.warm_up()
 
     def say(url: str) -> None:
-        click.echo(f"Serving {len(collection.index):,} items at {url} (stop with Ctrl+C)", err=True)
+        items = f"{sum(len(one.collection.index) for one in served):,} items"
+        what = items if len(served) == 1 else f"{items} in {len(served)} indexes"
+        click.echo(f"Serving {what} at {url} (stop with Ctrl+C)", err=True)
 
-    run(collection, host=host, port=port, key=api_key, connections_per_address=connections_per_address, ready=say)
-    click.echo("Stopped", err=True)
+    per_address = connections_per_address or None
+    run(*served, host=host, port=port, key=api_key, connections_per_address=per_address, ready=ready or say, **how)
 
 
 def open_collection(
@@ -135,44 +219,74 @@ def open_collection(
     read_only : bool
     """
     check_installed()
-    import numpy as np
-
     from hashgrove.web.collection import Collection
-    from hashgrove.web.details import Details, read_fields
-    from hashgrove.web.images import images_in_folder, remembered_images
 
     collection = Collection.open(place, model=model, read_only=read_only)
     try:
-        needs_ids = labels is not None or labels_from_folders or fields is not None
-        if needs_ids:
-            ids = collection.contents()[0]
-            columns = {} if fields is None else read_fields(fields, ids)
-            found = columns.pop("label", None)
-            known = _labels(ids, labels, labels_from_folders, of=place)
-            if known is None and found is not None:
-                known = np.array(found, np.str_)
-            collection = replace(collection, details=Details(ids, labels=known, columns=columns))
-        find = images_in_folder(images) if images is not None else remembered_images(place)
-        return replace(collection, find_image=find)
+        file_labels = None if labels is None else _file_labels(collection, labels, of=place)
+
+        def look_up(now: Collection) -> tuple[Details, FindImage | None]:
+            return _details(now, file_labels, labels_from_folders, fields, of=place), _find_image(place, images)
+
+        details, find_image = look_up(collection)
+        return replace(
+            collection, details=details, find_image=find_image, by_folder=labels_from_folders, look_up=look_up
+        )
     except BaseException:
         collection.index.close()
         raise
 
 
-def _labels(ids: NDArray[Any], file: str | None, from_folders: bool, *, of: str) -> NDArray[np.str_] | None:
+def _find_image(place: str, images: str | None) -> FindImage | None:
+    from hashgrove.web.images import images_in_folder, remembered_images
+
+    return images_in_folder(images) if images is not None else remembered_images(place)
+
+
+def _details(
+    collection: Collection,
+    file_labels: tuple[NDArray[Any], NDArray[np.str_]] | None,
+    from_folders: bool,
+    fields: str | None,
+    *,
+    of: str,
+) -> Details:
+    """Labels and fields of the items that there are now; ``file_labels`` belong to the ids that are given with them."""
     import numpy as np
 
     from hashgrove.storage.formats import FileError
+    from hashgrove.web.collection import folder_of
+    from hashgrove.web.details import Details, Lookup, read_fields
 
+    if file_labels is None and not from_folders and fields is None:
+        return collection.details
+    ids = collection.contents()[0]
+    columns = {} if fields is None else read_fields(fields, ids)
+    found = columns.pop("label", None)
+    labels: NDArray[np.str_] | None = None
     if from_folders:
-        names = [os.path.basename(os.path.dirname(str(id_))) for id_ in ids.tolist()]
+        names = [folder_of(str(id_)) for id_ in ids.tolist()]
         if not any(names):
             raise FileError(f"{of}: must have paths of images as ids for --labels-from-folders. It has none.")
-        return np.array(names, np.str_)
-    if file is None:
-        return None
-    from hashgrove.cli.inputs import read_rows_labels  # it loads everything that a model needs
+        labels = np.array(names, np.str_)
+    elif file_labels is not None:
+        places, known = Lookup(file_labels[0]).find(ids)
+        labels = np.where(known, file_labels[1][places], "") if len(file_labels[0]) else np.full(len(ids), "")
+    elif found is not None:
+        labels = np.array(found, np.str_)
+    return Details(ids, labels=labels, columns=columns)
 
+
+def _file_labels(collection: Collection, file: str, *, of: str) -> tuple[NDArray[Any], NDArray[np.str_]]:
+    """The ids of the items that the labels of a file belong to, and the labels."""
+    import numpy as np
+
+    from hashgrove.cli.inputs import read_rows_labels  # it loads everything that a model needs
+    from hashgrove.storage.formats import FileError
+
+    added = {} if collection.additions is None else collection.additions.entries
+    ids = collection.contents()[0]
+    ids = ids[[str(id_) not in added for id_ in ids.tolist()]] if added else ids  # they have labels of their own
     labels = read_rows_labels(file, rows=len(ids), of=of, may_be_missing=True)
     if labels.ndim != 1:
         raise FileError(f"{file}: must have one label per item. Got tags of shape {labels.shape}.")
@@ -181,7 +295,7 @@ def _labels(ids: NDArray[Any], file: str | None, from_folders: bool, *, of: str)
     texts = [str(int(label)) if whole else str(label) for label in labels[~missing].tolist()]
     shown = np.full(len(labels), "", np.array(texts, np.str_).dtype if texts else "<U1")
     shown[~missing] = texts
-    return shown
+    return ids, shown
 
 
 def check_installed() -> None:

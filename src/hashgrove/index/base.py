@@ -230,6 +230,12 @@ class Index(ABC):
             raise ParameterError("ids", f"must be given: no int64 is left above the id {start - 1}.")
         return np.arange(count, dtype=np.int64) + start
 
+    @property
+    def id_kind(self) -> str | None:
+        """The type of the ids, "int" or "text"; None if there are no items."""
+        texts = self._has_texts()
+        return None if texts is None else "text" if texts else "int"
+
     def _has_texts(self) -> bool | None:
         """Whether the ids are texts; None if there are none."""
         return self.ids.dtype.kind == "U" if len(self) else None

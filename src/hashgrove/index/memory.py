@@ -274,10 +274,15 @@ class MemoryIndex(Index):
         index._store, index._writable = store, writable
         return index
 
-    def refresh(self) -> bool:
+    def refresh(self, *, same_model: bool = False) -> bool:
         """Take in what another process has written to the folder since; return whether there was anything.
 
         An index that was changed in memory, or that does not come from a folder, is refused.
+
+        Parameters
+        ----------
+        same_model : bool
+            Whether codes of another model than those that were loaded are an error, and not taken in.
         """
         if self._store is None:
             raise ValueError("The index must come from a folder and be unchanged to be refreshed. It is not.")
@@ -288,6 +293,8 @@ class MemoryIndex(Index):
             if store is None:
                 return False
             items = store.items()
+            if same_model and store.manifest.model != self._model:
+                raise ParameterError("same_model", "must be left out: the index has codes of another model now.")
             self._store, self._items, self._model = store, items, store.manifest.model
         return True
 

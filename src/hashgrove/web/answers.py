@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hashgrove.web.bodies import BINARY
 from hashgrove.web.collection import Collection, as_hex
+from hashgrove.web.contents import Contents
 from hashgrove.web.errors import ServiceError
 
 __all__ = ["Neighbours", "as_json", "binary_results", "json_results", "milliseconds"]
@@ -67,11 +68,16 @@ def _encoded(content: Any) -> bytes:
 
 
 def json_results(
-    collection: Collection, found: Neighbours, *, show_code: bool, histograms: list[list[int]] | None, total: float
+    collection: Collection,
+    found: Neighbours,
+    *,
+    codes_in: Contents | None,
+    histograms: list[list[int]] | None,
+    total: float,
 ) -> Response:
-    """The results of a search in JSON."""
+    """The results of a search in JSON; with ``codes_in``, also the codes of queries and items."""
     queries: list[dict[str, Any]] = [
-        collection.shown_code(code) if show_code else {"code": as_hex(code)} for code in found.codes
+        {"code": as_hex(code)} if codes_in is None else collection.shown_code(code) for code in found.codes
     ]
     for query, histogram in zip(queries, histograms or (), strict=False):
         query["histogram"] = histogram
@@ -80,7 +86,7 @@ def json_results(
             query["truncated"] = truncated
     results = []  # each in JSON, because the encoder keeps all threads from running until it is done
     for distances, ids in zip(found.distances, found.ids, strict=True):
-        hits = collection.described(ids, show_code=show_code)
+        hits = collection.described(ids, codes_in=codes_in)
         for hit, distance in zip(hits, _numbers(distances), strict=True):
             hit["distance"] = distance
         results.append(_encoded(hits))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -25,6 +24,8 @@ from hashgrove.web import schemas
 from hashgrove.web.answers import as_json, binary_results, json_results, milliseconds
 from hashgrove.web.bodies import BINARY, BODIES, REF, wants_binary
 from hashgrove.web.collection import Collection, as_hex
+from hashgrove.web.counters import Counters
+from hashgrove.web.current import Application, Current
 from hashgrove.web.errors import MEANINGS, ServiceError, error_response, from_validation
 from hashgrove.web.guard import LOOPBACK, Guard
 from hashgrove.web.limits import LIMITS, Limits
@@ -37,6 +38,7 @@ MANY = 500  # results that take longer to write, about a millisecond, than a cha
 Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=LIMITS.page)]
 Label = Annotated[str | None, Query(max_length=1024, description="Only items with this label.")]
+Name = Annotated[str | None, Query(max_length=1024, description="Only items that are shown with this name.")]
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem, "description": meaning} for status, meaning in MEANINGS.items()
 }
@@ -48,6 +50,9 @@ def create_app(
     key: str | None = None,
     hosts: frozenset[str] | None = LOOPBACK,
     limits: Limits = LIMITS,
+    reopen: Callable[[], Collection] | None = None,
+    names: Sequence[str] = (),
+    access_log: Callable[[str], None] | None = None,
 ) -> Guard:
     """Make the application that serves a collection.
 
@@ -60,6 +65,12 @@ def create_app(
     hosts : set of str, optional
         Allowed names in the header ``Host``; None means any.
     limits : Limits
+    reopen : function, optional
+        Opens the collection anew, when another process has put codes of another model in its place.
+    names : sequence of str
+        The names of all indexes, if this is one of several; see `hashgrove.web.several`.
+    access_log : function, optional
+        Called with a line for each request.
 
     Returns
     -------
@@ -70,17 +81,21 @@ def create_app(
     >>> import numpy as np
     >>> from hashgrove import FlatIndex
     >>> app = create_app(Collection(FlatIndex(np.array([[1], [2]], np.uint8)), name="two"))
-    >>> "/search" in app.app.app.openapi()["paths"]
-    True
+    >>> app.app.now.service.health()["items"]
+    2
     """
-    service = Service(collection, limits=limits, needs_key=key is not None)
+    counters = Counters()
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        collection.index.prepare(wait=False)  # until it is done, requests are answered by a scan
-        yield
-        service.close()
+    def make(collection: Collection) -> Application:
+        service = Service(collection, limits=limits, needs_key=key is not None, counters=counters, names=names)
+        return Application(service, _ShortWay(_routes(service)))
 
+    return Guard(
+        Current(make, collection, reopen), counters=counters, limits=limits, key=key, hosts=hosts, log=access_log
+    )
+
+
+def _routes(service: Service) -> FastAPI:
     app = FastAPI(
         title="hashgrove",
         version=__version__,
@@ -88,7 +103,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
+        root_path_in_servers=False,
         responses=ERRORS,
     )
     app.add_exception_handler(ServiceError, _answer_error)
@@ -98,8 +113,8 @@ def create_app(
     for add_routes in ROUTES.values():
         add_routes(app, service)
     add_site(app)
-    _complete_document(app, needs_key=key is not None)
-    return Guard(_ShortWay(app), counters=service.counters, limits=limits, key=key, hosts=hosts)
+    _complete_document(app, needs_key=service.needs_key)
+    return app
 
 
 class _ShortWay:
@@ -179,19 +194,16 @@ def item_routes(app: FastAPI, service: Service) -> None:
     collection = service.collection
 
     @app.get("/items", response_model=schemas.ItemPage)
-    async def items(offset: Offset = 0, limit: Limit = 60, label: Label = None) -> Response:
+    async def items(offset: Offset = 0, limit: Limit = 60, label: Label = None, name: Name = None) -> Response:
         """Items in the order in which they were added, a page at a time."""
-        ids = collection.listed(label)
+        ids = await service.listed(label, name)
         found = collection.described(ids[offset : offset + limit])
         return as_json({"total": len(ids), "offset": offset, "items": found})
 
     @app.get("/items/{id:path}", response_model=schemas.ItemWithCode)
     async def item(id: str) -> Response:
         """One item with its code. The id in the path is percent-encoded."""
-        ids = service.encoding.check_ids([id], "id")
-        if not collection.has(ids):
-            raise no_item(id)
-        return as_json(collection.described(ids, show_code=True)[0])
+        return as_json(await service.item(id))
 
     @app.get("/images/{id:path}", response_class=Response, responses={200: {"content": {"image/*": {}}}})
     async def image(id: str, large: bool = False) -> Response:
@@ -202,7 +214,7 @@ def item_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/items", status_code=201, response_model=schemas.ItemsAnswer, openapi_extra=BODIES["items"].openapi())
     async def add(request: Request) -> Response:
-        """Add items, all or none. They are on disk before the answer is sent."""
+        """Add items, all or none, or one from its picture in a form. They are on disk before the answer is sent."""
         service.writer.check_writable()
         given = await BODIES["items"].read(request, service.limits, run=service.encoding.run_large)
         ids = await service.writer.add(given)
@@ -251,10 +263,11 @@ def search_routes(app: FastAPI, service: Service) -> None:
         if wants_binary(request):
             return binary_results(found)
         histograms = await service.histograms(found.codes) if given.asked.show_histogram else None
+        codes_in = await service.read() if given.asked.show_code else None
         total = time.perf_counter() - started
 
         def answer() -> Response:
-            return json_results(collection, found, show_code=given.asked.show_code, histograms=histograms, total=total)
+            return json_results(collection, found, codes_in=codes_in, histograms=histograms, total=total)
 
         return await service.encoding.run_large(answer) if found.n_results > MANY else answer()
 

@@ -34,10 +34,11 @@ BYTES = {"type": "string", "format": "binary"}
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A request as it was read: an instance of a model of `Body`, and the bytes of binary rows or of an image."""
+    """A request as it was read: an instance of a model of `Body`, and the bytes of binary rows or of an image file."""
 
     asked: Any
     content: bytes = b""
+    filename: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Body:
 BODIES = {
     "search": Body(schemas.SearchRequest, form=schemas.SearchOptions, rows=schemas.SearchRows),
     "encode": Body(schemas.EncodeRequest, rows=schemas.EncodeRows),
-    "items": Body(schemas.ItemsRequest, rows=schemas.ItemsRows),
+    "items": Body(schemas.ItemsRequest, form=schemas.ItemForm, rows=schemas.ItemsRows),
 }
 
 
@@ -176,7 +177,7 @@ async def _read_form(request: Request, model: type[BaseModel], limits: Limits) -
     if len(content) > limits.image_bytes:
         message = f"The 'image' field must have at most {limits.image_bytes} bytes. Got more instead."
         raise ServiceError(413, message, field="image")
-    return Input(asked, content)
+    return Input(asked, content, image.filename or "")
 
 
 def read_rows(body: bytes, *, kind: str, width: int | None, limit: int) -> NDArray[Any]:

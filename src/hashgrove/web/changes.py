@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.storage.formats import FileError, one_line
+from hashgrove.web.additions import Entry
 from hashgrove.web.bodies import Input
 from hashgrove.web.collection import Collection
 from hashgrove.web.encoding import Encoding
 from hashgrove.web.errors import ServiceError, cannot_use, from_value_error, must_be
 from hashgrove.web.limits import Limits
-from hashgrove.web.schemas import ItemsRequest, ItemsRows
+from hashgrove.web.schemas import ItemForm, ItemsRequest, ItemsRows
 
 __all__ = ["Writer"]
 
@@ -25,13 +30,20 @@ log = logging.getLogger("hashgrove")
 COMPACT = 4  # the files are rewritten when one in so many of their rows holds a removed item
 
 
-class _NewItems(NamedTuple):
-    """Items of a request: codes, features and ids if they were given, and the digest of the model of the codes."""
+@dataclass(frozen=True, eq=False)
+class _NewItems:
+    """Items of a request.
+
+    Their codes; features and ids if they were given; the digest of the model of the codes; what was said about each of
+    them; and the file of a picture, if it is one.
+    """
 
     codes: NDArray[np.uint8]
     features: NDArray[Any] | None
     ids: NDArray[Any] | None
     model: str | None
+    entries: Sequence[Entry | None]
+    picture: bytes | None = None
 
 
 class Writer:
@@ -64,6 +76,8 @@ class Writer:
         asked = given.asked
         if isinstance(asked, ItemsRequest):
             new = await self._from_json(asked)
+        elif isinstance(asked, ItemForm):
+            new = await self._from_picture(asked, given)
         else:
             new = await self._from_rows(asked, given.content)
         return await self._run(self._add, new, asked.replace)
@@ -99,15 +113,43 @@ class Writer:
         codes = np.empty((len(asked.items), next(iter(parts.values())).shape[1]), np.uint8)
         for is_encoded, part in parts.items():
             codes[encoded == is_encoded] = part
-        return _NewItems(codes, None if digits else features, ids, self._collection.digest if rows else asked.model)
+        entries = [self._entry(item.label, item.fields, f"items.{number}") for number, item in enumerate(asked.items)]
+        model = self._collection.digest if rows else asked.model
+        return _NewItems(codes, None if digits else features, ids, model, entries)
+
+    async def _from_picture(self, asked: ItemForm, given: Input) -> _NewItems:
+        self._encoding.check_model(asked.model, codes=False)
+        entry, id_ = self._entry(asked.label, asked.fields), asked.id
+        if id_ is None and self._collection.id_kind != "int":
+            id_ = given.filename.replace("\\", "/").rpartition("/")[2] or None
+            if id_ is None:
+                raise must_be("id", "given, as the file has no name", "none")
+        ids = None if id_ is None else self._encoding.check_ids([id_], "id")
+        if ids is not None and not asked.replace:
+            self._refuse_known(ids)  # before the work; `_add` does it again
+        encoded = await self._encoding.encode_image(given.content, weights=False)
+        digest = self._collection.digest
+        return _NewItems(encoded.codes, encoded.features, ids, digest, [entry], picture=given.content)
 
     async def _from_rows(self, asked: ItemsRows, body: bytes) -> _NewItems:
         self._check_codes_allowed(asked.model, "kind", given=asked.kind == "codes")
         rows = self._encoding.check_rows(body, asked.kind, limit=self._limits.items)
-        ids = self._ids(asked.id or [], len(rows))
+        ids, labels = self._ids(asked.id or [], len(rows)), asked.label or []
+        if labels and len(labels) != len(rows):
+            raise must_be("label", f"given for all {len(rows)} items or for none", f"{len(labels)} labels")
+        entries = [self._entry(label, None) for label in labels] or [None] * len(rows)
         if asked.kind == "codes":
-            return _NewItems(rows, None, ids, asked.model)
-        return _NewItems((await self._encoding.encode(rows)).codes, rows, ids, self._collection.digest)
+            return _NewItems(rows, None, ids, asked.model, entries)
+        return _NewItems((await self._encoding.encode(rows)).codes, rows, ids, self._collection.digest, entries)
+
+    def _entry(self, label: str | None, fields: dict[str, str] | None, place: str = "") -> Entry | None:
+        """What was said about an item; None if nothing was."""
+        if label is None and fields is None:
+            return None
+        if self._collection.additions is None:
+            name = "fields" if label is None else "label"
+            raise cannot_use(f"{place}.{name}".lstrip("."), "the engine keeps codes only")
+        return Entry(label or "", fields or {})
 
     def _check_codes_allowed(self, model: str | None, field: str, *, given: bool) -> None:
         if given and self._collection.stored_features is not None:
@@ -120,24 +162,50 @@ class Writer:
             raise must_be("id", f"given for all {n_items} items or for none", f"{len(given)} ids")
         return self._encoding.check_ids(given, "id") if given else None
 
+    def _refuse_known(self, ids: NDArray[Any]) -> None:
+        known = self._collection.index.contains(ids)
+        if known.any():
+            message = f"There is an item with the id {str(ids[known][0])!r} already. Give 'replace' to change it."
+            raise ServiceError(409, message, field="id")
+
     def _add(self, new: _NewItems, replace: bool) -> NDArray[Any]:
         collection, index = self._collection, self._collection.index
         try:
             ids = index.next_ids(len(new.codes)) if new.ids is None else new.ids
-            known = index.contains(ids)
-            if known.any() and not replace:
-                message = f"There is an item with the id {str(ids[known][0])!r} already. Give 'replace' to change it."
-                raise ServiceError(409, message, field="id")
+            if not replace:
+                self._refuse_known(ids)
+            n_removed = int(index.contains(ids).sum()) if replace else 0
             features = None if collection.stored_features is None else new.features
-            index.add(new.codes, ids=ids, features=features, replace=True, model=new.model)
+            with self._described(ids, new):
+                index.add(new.codes, ids=ids, features=features, replace=True, model=new.model)
         except ValueError as error:
             raise from_value_error(error, "items") from error
-        self._make_room(int(known.sum()))
+        self._make_room(n_removed)
         return ids
 
+    def _described(self, ids: NDArray[Any], new: _NewItems) -> AbstractContextManager[None]:
+        """Keep what was said about new items, and their picture, while they are added."""
+        additions = self._collection.additions
+        if additions is None:
+            return nullcontext()
+        entries: dict[str, Entry | None] = {}
+        for id_, entry in zip(ids.tolist(), new.entries, strict=True):
+            by_default = self._collection.default_label(str(id_))
+            if entry is None and (by_default or self._collection.details.labels is not None):
+                entry = Entry(by_default)  # also of nothing: labels in a file are those of the other items
+            elif entry is not None and not entry.label and by_default:
+                entry = dataclasses.replace(entry, label=by_default)
+            entries[str(id_)] = entry
+        if new.picture is not None and additions.keeps_pictures:
+            (id_,) = entries
+            entries[id_] = dataclasses.replace(entries[id_] or Entry(), picture=additions.keep(new.picture))
+        return additions.change(entries)
+
     def _remove(self, ids: NDArray[Any]) -> int:
+        additions = self._collection.additions
         try:
-            n_removed = self._collection.index.remove(ids, missing_ok=True)
+            with nullcontext() if additions is None else additions.change(dict.fromkeys(map(str, ids.tolist()))):
+                n_removed = self._collection.index.remove(ids, missing_ok=True)
         except FileError as error:
             raise from_value_error(error, "ids") from error
         self._make_room(n_removed)
@@ -154,3 +222,4 @@ class Writer:
             except FileError as error:  # the change is done, so its answer is not an error
                 log.warning("The index was not compacted: %s", one_line(error))
         self._collection.changed()
+        self._collection.describe_added()

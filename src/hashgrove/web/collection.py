@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -23,6 +24,7 @@ from hashgrove.index.engines import Engine
 from hashgrove.index.ids import MAX_ID, check_ids
 from hashgrove.index.stored_features import StoredFeatures
 from hashgrove.runtime.parameters import ParameterError
+from hashgrove.web.additions import Additions
 from hashgrove.web.contents import Contents
 from hashgrove.web.details import Details
 from hashgrove.web.images import FindImage
@@ -32,9 +34,12 @@ if TYPE_CHECKING:
     from hashgrove.features import FeatureExtractor, ImageEncoder
     from hashgrove.storage.models import Learned
 
-__all__ = ["Collection", "as_hex"]
+    LookUp = Callable[["Collection"], tuple[Details, FindImage | None]]
+
+__all__ = ["Collection", "as_hex", "folder_of"]
 
 MANY_QUERIES = 64  # that are searched as a batch
+ENGINE_SECONDS = 60  # after which an engine is read anew even if its number of items is the same
 IMAGE = (64, 64, 3)  # shape of the image that warms up an extractor
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 
@@ -46,6 +51,15 @@ def as_hex(code: NDArray[np.uint8]) -> str:
     '01ff'
     """
     return code.tobytes().hex()
+
+
+def folder_of(id_: str) -> str:
+    """The name of the folder in the path of an image.
+
+    >>> folder_of("photos/cats/1.jpg")
+    'cats'
+    """
+    return os.path.basename(os.path.dirname(id_))
 
 
 @dataclass(eq=False)
@@ -67,6 +81,12 @@ class Collection:
         Whether changes are refused.
     learned : Learned, optional
         What the file of the model says about its fit.
+    additions : Additions, optional
+        Labels, fields and pictures of items that clients have added; None if they cannot be kept.
+    by_folder : bool
+        Whether the label of an item is the folder in its id.
+    look_up : function, optional
+        From the collection to its details and its ``find_image`` as they are now; `refresh` calls it.
 
     Examples
     --------
@@ -83,10 +103,14 @@ class Collection:
     find_image: FindImage | None = None
     read_only: bool = False
     learned: Learned | None = None
+    additions: Additions | None = field(default_factory=Additions)
+    by_folder: bool = False
+    look_up: LookUp | None = None
 
     def __post_init__(self) -> None:
         self._reading = threading.Lock()
         self._contents: Contents | None = None
+        self.describe_added()
         if self.model is not None:
             empty = np.empty((0, -(-self.model.n_bits // 8)), np.uint8)
             self.index.search(empty, 1, model=self.model)  # refuses a model of other codes
@@ -109,9 +133,13 @@ class Collection:
         file = model or (own if os.path.exists(own) else None)
         try:
             name = _name_of(index.place) if isinstance(index, Engine) else os.path.basename(os.path.normpath(place))
+            collection = cls(index, name, read_only=read_only, additions=None)
+            if not is_url:
+                has = None if read_only else collection.which
+                collection = replace(collection, additions=Additions(place, has=has))
             if file is None:
-                return cls(index, name, read_only=read_only)
-            return cls(index, name, model=_load(file), learned=_learned(file), read_only=read_only)
+                return collection
+            return replace(collection, model=_load(file), learned=_learned(file))
         except BaseException:
             index.close()
             raise
@@ -163,7 +191,7 @@ class Collection:
         """The way items are ranked if a request does not say it and its query has features."""
         if self.can_decode:
             return "classes"
-        return "features" if self.can_rerank and self._read().have_features else "bits"
+        return "features" if self.can_rerank and self.read().have_features else "bits"
 
     @property
     def can_decode(self) -> bool:
@@ -187,31 +215,94 @@ class Collection:
             return self.model.n_bits
         return None if self.n_bytes is None else 8 * self.n_bytes
 
-    def _read(self) -> Contents:
+    def read(self) -> Contents:
+        """All items of this moment. They are read anew after `changed`."""
         with self._reading:
             if self._contents is None:
                 self._contents = Contents(*self.index.items(), self.stored_features)  # ids and codes of one moment
             return self._contents
 
-    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """All ids and codes, in the order in which the items were added. They are read again after `changed`."""
-        read = self._read()
-        return read.ids, read.codes
-
     @property
-    def version(self) -> object:
-        """An object that is another one after each change of the items."""
-        return self._read()
+    def last_read(self) -> Contents | None:
+        """What `read` would return at once; None if it had to look at all items first."""
+        return self._contents
+
+    def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """All ids and codes, in the order in which the items were added."""
+        read = self.read()
+        return read.ids, read.codes
 
     def changed(self) -> None:
         """Forget what was read of the items; call it after a change."""
         with self._reading:
             self._contents = None
 
+    def describe_added(self) -> None:
+        """Take over what the additions say; call it after a change of them."""
+        if self.additions is not None and self.details.added is not self.additions.entries:
+            self.details = self.details.with_added(self.additions.entries, are_texts=self.id_kind == "text")
+
+    def refresh(self) -> bool:
+        """Take in what other processes have changed, where they can; return whether there was anything.
+
+        An index with codes of another model is a `ParameterError`; it has to be opened anew, with its model.
+        """
+        if isinstance(self.index, Engine):
+            return self._read_again()
+        if not self.read_only or self.additions is None or self.additions.folder is None:
+            return False  # nobody else can change it
+        is_new = self.index.refresh(same_model=True)  # type: ignore[attr-defined]
+        if is_new:
+            self.changed()
+        are_new = self.additions.refresh()
+        if is_new and self.look_up is not None:
+            self.details, self.find_image = self.look_up(self)
+        self.describe_added()
+        if is_new:
+            self.read()  # here, and not when a request needs it
+        return is_new or are_new
+
+    def _read_again(self) -> bool:
+        """Read an engine anew if its number of items is another, or after a while; searches never need it."""
+        n_items = len(self.index)
+        with self._reading:
+            old = self._contents
+            if old is None or (n_items == len(old.ids) and time.monotonic() < old.since + ENGINE_SECONDS):
+                return False
+            new = Contents(*self.index.items(), self.stored_features)
+            if np.array_equal(old.ids, new.ids) and np.array_equal(old.codes, new.codes):
+                old.since = new.since
+                return False
+            self._contents = new
+        return True
+
+    def which(self, given: Sequence[str]) -> list[bool]:
+        """Whether there is an item with each of these ids; what cannot be an id of the index is none."""
+        try:
+            found: list[bool] = self.index.contains(self.as_ids(given)).tolist()
+        except ParameterError:
+            return [self.which([id_])[0] for id_ in given] if len(given) > 1 else [False]
+        return found
+
     @property
     def id_kind(self) -> str | None:
         """Whether ids are "int" or "text"; None if there are no items."""
-        return None if not len(self.index) else {"i": "int", "U": "text"}[self.contents()[0].dtype.kind]
+        return self.index.id_kind
+
+    def default_label(self, id_: str) -> str:
+        """The label of a new item for which none was given; an empty text if there is none."""
+        return folder_of(id_) if self.by_folder else ""
+
+    def picture_of(self, id_: str) -> str | None:
+        """The image file of an item; None if it has none."""
+        added = None if self.additions is None else self.additions.picture(id_)
+        return added or (None if self.find_image is None else self.find_image(id_))
+
+    @property
+    def has_images(self) -> bool:
+        """Whether items can have images."""
+        added = self.additions
+        return self.find_image is not None or (added is not None and any(e.picture for e in added.entries.values()))
 
     def as_ids(self, given: Sequence[str | int]) -> NDArray[Any]:
         """Ids of a request in the type that the index has; ParameterError for what cannot be an id of it.
@@ -231,9 +322,7 @@ class Collection:
 
     def codes_of(self, ids: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         """The codes of some items, and whether each of them is in the index; if not, its code is arbitrary."""
-        read = self._read()
-        places, known = read.lookup.find(ids)
-        return (read.codes[places] if len(read.ids) else np.zeros((len(ids), 0), np.uint8)), known
+        return self.read().codes_of(ids)
 
     def has(self, ids: NDArray[Any]) -> bool:
         """Whether all of these items are in the index."""
@@ -270,17 +359,22 @@ class Collection:
             if self.can_decode:
                 self.index.search(query, 1, rerank=Decoded(self.encoder), features=rows, model=self.model)
 
-    def described(self, ids: NDArray[Any], *, show_code: bool = False) -> list[dict[str, Any]]:
-        """Items as they are in JSON: id, label, name, fields and image; with ``show_code``, also their codes."""
+    def described(self, ids: NDArray[Any], *, codes_in: Contents | None = None) -> list[dict[str, Any]]:
+        """Items as they are in JSON: id, label, name, fields and image; with ``codes_in``, also their codes."""
         found = self.details.of(ids)
+        entries = {} if self.additions is None else self.additions.entries
         for id_, item in zip(ids.tolist(), found, strict=True):
             item["id"] = str(id_)
-            if self.find_image is not None and self.find_image(str(id_)) is not None:
-                item["image"] = f"/images/{quote(str(id_), safe='')}"
+            if self.picture_of(str(id_)) is not None:
+                entry = entries.get(str(id_))
+                digest = "" if entry is None else entry.picture  # of another picture, the address is another
+                item["image"] = f"/images/{quote(str(id_), safe='')}{digest and f'?v={digest[:8]}'}"
                 item.setdefault("name", os.path.basename(str(id_)))
-        if show_code:
-            for item, code in zip(found, self.codes_of(ids)[0], strict=True):
-                item |= self.shown_code(code)
+        if codes_in is not None:
+            codes, known = codes_in.codes_of(ids)
+            for item, code, there in zip(found, codes, known.tolist(), strict=True):
+                if there:  # another process may have added it a moment ago
+                    item |= self.shown_code(code)
         return found
 
     def shown_code(self, code: NDArray[np.uint8]) -> dict[str, str]:
@@ -288,13 +382,23 @@ class Collection:
         bits = unpack(code[None], n_bits=self.n_bits or 8 * len(code))[0]
         return {"code": as_hex(code), "bits": "".join("01"[bit] for bit in bits.astype(int))}
 
-    def listed(self, label: str | None = None) -> NDArray[Any]:
-        """The ids of all items, or of those with a label, in the order in which they were added."""
-        read = self._read()
-        if label is None:
+    def listed(self, label: str | None = None, name: str | None = None) -> NDArray[Any]:
+        """The ids of all items, or of those with a label or a name, in the order in which they were added."""
+        read = self.read()
+        if label is None and name is None:
             return read.ids
-        places, known = read.lookup.find(self.details.ids_with(label))
-        return read.ids[np.sort(places[known])]
+        ids = self._named(name, read.ids) if name is not None else self.details.ids_with(label or "")
+        if name is not None and label is not None:
+            ids = np.intersect1d(ids, self.details.ids_with(label))
+        return read.ids[read.places_of(ids)]
+
+    def _named(self, name: str, ids: NDArray[Any]) -> NDArray[Any]:
+        """Those of some ids that `described` gives this name."""
+        if ids.dtype.kind == "U":  # the name of a file is the end of its path
+            ids = ids[np.char.endswith(ids, name) | np.isin(ids, self.details.named(name))]
+        else:
+            ids = self.details.named(name)
+        return ids[[item.get("name") == name for item in self.described(ids)]]
 
 
 def _name_of(place: str) -> str:

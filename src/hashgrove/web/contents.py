@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,7 @@ class Contents:
 
     def __init__(self, ids: NDArray[Any], codes: NDArray[np.uint8], features: StoredFeatures | None) -> None:
         self.ids, self.codes, self._features = ids, codes, features
+        self.since = time.monotonic()  # when they were read
 
     @cached_property
     def have_features(self) -> bool:
@@ -34,3 +36,13 @@ class Contents:
     def lookup(self) -> Lookup:
         """Positions of ids."""
         return Lookup(self.ids)
+
+    def codes_of(self, ids: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """The codes of some items, and whether each of them is there; if not, its code is arbitrary."""
+        places, known = self.lookup.find(ids)
+        return (self.codes[places] if len(self.ids) else np.zeros((len(ids), 0), np.uint8)), known
+
+    def places_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """The places of those of these items that are there, ascending."""
+        places, known = self.lookup.find(ids)
+        return np.sort(places[known])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hashgrove.index.ids import find
 from hashgrove.storage.formats import FileError, check_fits_memory
+from hashgrove.web.additions import Entry
 
 __all__ = ["Details", "Lookup", "read_fields"]
 
@@ -50,6 +51,10 @@ class Details:
         An empty text means that the item has no label.
     columns : mapping from str to a sequence of n texts
         Further fields; the one called "name" is the name of the item.
+    added : mapping from str to Entry
+        What clients have said about items that they have added, by id as a text; it counts more than the others.
+    are_texts : bool
+        Whether the ids of these items are texts.
 
     Examples
     --------
@@ -61,23 +66,42 @@ class Details:
     ids: NDArray[Any]
     labels: NDArray[np.str_] | None = None
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    added: Mapping[str, Entry] = field(default_factory=dict)
+    are_texts: bool = False
+
+    def with_added(self, added: Mapping[str, Entry], *, are_texts: bool) -> Details:
+        """The same, with other entries of items that clients have added."""
+        details = replace(self, added=added, are_texts=are_texts)
+        kept = {name: value for name, value in vars(self).items() if name in ("_lookup", "_own_classes")}
+        vars(details).update(kept)  # what does not depend on the entries, and takes time
+        return details
 
     @property
     def is_empty(self) -> bool:
         """Whether there are neither labels nor fields."""
-        return self.labels is None and not self.columns
+        return self.labels is None and not self.columns and not self.added
 
-    @property
+    @cached_property
+    def have_labels(self) -> bool:
+        """Whether some items can have labels."""
+        return self.labels is not None or any(entry.label for entry in self.added.values())
+
+    @cached_property
     def fields(self) -> list[str]:
         """The names of the further fields."""
-        return [name for name in self.columns if name != "name"]
+        names = dict.fromkeys(self.columns) | dict.fromkeys(
+            name for entry in self.added.values() for name in entry.fields
+        )
+        return [name for name in names if name != "name"]
+
+    @cached_property
+    def _own_classes(self) -> set[str]:
+        return set() if self.labels is None else {label for label in np.unique(self.labels).tolist() if label}
 
     @cached_property
     def classes(self) -> list[str]:
         """All labels, ascending: by value if they are numbers, otherwise as texts."""
-        if self.labels is None:
-            return []
-        found = [label for label in np.unique(self.labels).tolist() if label]
+        found = sorted(self._own_classes | {entry.label for entry in self.added.values() if entry.label})
         try:
             return sorted(found, key=float)
         except ValueError:
@@ -92,20 +116,53 @@ class Details:
         if self.is_empty:
             return [{} for _ in ids]
         rows, known = self._lookup.find(ids)
-        return [self._row(int(row)) if there else {} for row, there in zip(rows, known, strict=True)]
+        found = []
+        for id_, row, there in zip(ids.tolist(), rows.tolist(), known.tolist(), strict=True):
+            label, fields = self._row(row) if there else ("", {})
+            if (entry := self.added.get(str(id_))) is not None:
+                label, fields = entry.label or label, fields | dict(entry.fields)
+            found.append(_members(label, fields))
+        return found
 
-    def _row(self, row: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if self.labels is not None and self.labels[row]:
-            found["label"] = str(self.labels[row])
-        if "name" in self.columns:
-            found["name"] = self.columns["name"][row]
-        fields = {name: self.columns[name][row] for name in self.fields}
-        return found | ({"fields": fields} if fields else {})
+    def _row(self, row: int) -> tuple[str, dict[str, str]]:
+        label = "" if self.labels is None else str(self.labels[row])
+        return label, {name: values[row] for name, values in self.columns.items()}
+
+    @cached_property
+    def labelled(self) -> tuple[NDArray[Any], NDArray[np.str_]]:
+        """The ids of all items that have a label, and their labels."""
+        labels = np.full(len(self.ids), "") if self.labels is None else self.labels
+        has = labels != ""
+        given = {id_: entry.label for id_, entry in self.added.items() if entry.label}
+        if not given:
+            return self.ids[has], labels[has]
+        ids, more = self._as_ids([*given]), np.array([*given.values()], np.str_)
+        if not len(self.ids):
+            return ids, more
+        has &= ~np.isin(self.ids, ids)
+        return np.concatenate([self.ids[has], ids]), np.concatenate([labels[has], more])
+
+    def _as_ids(self, texts: list[str]) -> NDArray[Any]:
+        return np.array(texts, np.str_) if self.are_texts else np.array([int(id_) for id_ in texts], np.int64)
+
+    def named(self, name: str) -> NDArray[Any]:
+        """The ids of the items that were given this name."""
+        own = np.array([value == name for value in self.columns.get("name", ())], np.bool_)
+        added = self._as_ids([id_ for id_, entry in self.added.items() if entry.fields.get("name") == name])
+        return np.concatenate([self.ids[own], added]) if own.any() else added
 
     def ids_with(self, label: str) -> NDArray[Any]:
         """The ids of the items with a label."""
-        return self.ids[:0] if self.labels is None or not label else self.ids[self.labels == label]
+        ids, labels = self.labelled
+        return ids[labels == label]
+
+
+def _members(label: str, fields: dict[str, str]) -> dict[str, Any]:
+    """Label, name and fields as they are in the JSON of an item."""
+    found: dict[str, Any] = {"label": label} if label else {}
+    if "name" in fields:
+        found["name"] = fields.pop("name")
+    return found | ({"fields": fields} if fields else {})
 
 
 def read_fields(path: str, ids: NDArray[Any]) -> dict[str, list[str]]:

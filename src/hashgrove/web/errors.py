@@ -17,7 +17,9 @@ from hashgrove.storage.formats import FileError, one_line
 
 __all__ = [
     "BUSY",
+    "HEX",
     "MEANINGS",
+    "PRINTABLE",
     "ServiceError",
     "cannot_use",
     "error_body",
@@ -45,6 +47,9 @@ MEANINGS = {
     503: "Too many requests wait, or this one took too long.",
     507: "The disk of the service is full; nothing has been changed.",
 }
+HEX = "^([0-9a-fA-F]{2})+$"
+PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\x9f]*$"
+PATTERNS = {HEX: "pairs of hexadecimal digits", PRINTABLE: "a text without control characters"}
 # Parts of a place that pydantic and FastAPI report, besides names of fields: where it is, and the choice of a union.
 NO_FIELDS = {"body", "query", "path", "header", "str", "int", "constrained-str", "constrained-int"}
 # What a field must be, by the type of the error that pydantic reports; braces are filled from the error's context.
@@ -65,7 +70,8 @@ REQUIREMENTS = {
     "literal_error": "{expected}",
     "model_attributes_type": "an object",
     "model_type": "an object",
-    "string_pattern_mismatch": "pairs of hexadecimal digits",
+    "dict_type": "an object",
+    "no_json": "an object in JSON",
     "string_too_long": "at most {max_length} characters long",
     "string_too_short": "at least {min_length} characters long",
     "string_type": "a text",
@@ -190,8 +196,10 @@ def from_validation(error: ValidationError | Sequence[Mapping[str, Any]]) -> Ser
     if kind == "extra_forbidden":
         field = _made_up(field)
         return ServiceError(422, f"There is no field '{field}'.", field=field)
-    if kind not in REQUIREMENTS:
+    if kind not in REQUIREMENTS and kind != "string_pattern_mismatch":
         return ServiceError(422, f"The '{field}' field is wrong: {first['msg']}.", field=field)
+    if kind == "string_pattern_mismatch":
+        return must_be(field, PATTERNS[context["pattern"]], first.get("input"))
     same = [one for one in errors if _field_of(one) == field and one["type"] in REQUIREMENTS]  # choices of a union
     wanted = " or ".join(REQUIREMENTS[one["type"]].format(**one.get("ctx", {})) for one in same)
     return must_be(field, wanted, first.get("input"))

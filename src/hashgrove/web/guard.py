@@ -11,9 +11,9 @@ import asyncio
 import hmac
 import ipaddress
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -58,6 +58,8 @@ class Guard:
         The key that clients must send.
     hosts : set of str, optional
         Allowed names in the header ``Host``; None means any.
+    log : function, optional
+        Called with a line for each request that was answered, the access log.
     """
 
     def __init__(
@@ -68,30 +70,37 @@ class Guard:
         limits: Limits,
         key: str | None = None,
         hosts: frozenset[str] | None = LOOPBACK,
+        log: Callable[[str], None] | None = None,
     ) -> None:
-        self.app, self.counters, self.limits, self.hosts = app, counters, limits, hosts
+        self.app, self.counters, self.limits, self.hosts, self.log = app, counters, limits, hosts, log
         self.key = None if key is None else key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
+        if scope["type"] == "http":
+            await self.answer(self.app, scope, receive, send)
+        else:
             await self.app(scope, receive, send)
-            return
+
+    async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request by an application."""
         started = time.perf_counter()
         status: int | None = None
+        n_bytes = 0
 
         async def send_guarded(message: Message) -> None:
-            nonlocal status
+            nonlocal status, n_bytes
             if message["type"] == "http.response.start":
                 status = message["status"]
                 add_headers(message)
+            n_bytes += len(message.get("body", b""))
             await send(message)
 
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self.check(scope["method"], scope["path"], headers)
             async with asyncio.timeout(self.limits.seconds):
-                await self.app(scope, self._limited(receive), send_guarded)
+                await app(scope, self._limited(receive), send_guarded)
         except ServiceError as error:
             await error_response(error)(scope, receive, send_guarded)
         except ClientDisconnect:  # in the middle of its request: nobody to answer, and nothing that a log should tell
@@ -101,8 +110,11 @@ class Guard:
                 message = f"The request took more than {self.limits.seconds:g} seconds."
                 await error_response(ServiceError(503, message, headers=BUSY))(scope, receive, send_guarded)
         finally:
+            seconds = time.perf_counter() - started
             route = getattr(scope.get("route"), "path", "other")
-            self.counters.request(scope["method"], route, status or 500, time.perf_counter() - started)
+            self.counters.request(scope["method"], route, status or 500, seconds)
+            if self.log is not None:
+                self.log(access_line(scope, status or 500, n_bytes, seconds))
 
     def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
         """Raise `ServiceError` unless this request may be answered.
@@ -150,6 +162,18 @@ class Guard:
             return message
 
         return receive_limited
+
+
+def access_line(scope: Scope, status: int, n_bytes: int, seconds: float) -> str:
+    """A line of the access log: neither headers nor the query string, which may have secrets, are in it.
+
+    >>> scope = {"client": ("127.0.0.1", 5), "method": "GET", "hashgrove.start": "/photos", "path": "/items/a b"}
+    >>> access_line(scope, 200, 12, 0.0015)
+    '127.0.0.1 "GET /photos/items/a%20b" 200 12 B 1.5 ms'
+    """
+    client = (scope.get("client") or ("-",))[0]
+    path = quote(scope.get("hashgrove.start", "") + scope["path"], safe="/:@,~()!$*+;=&")
+    return f'{client} "{scope["method"]} {path}" {status} {n_bytes} B {1000 * seconds:.1f} ms'
 
 
 def is_loopback(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 from hashgrove.codes import group_equal
 from hashgrove.runtime.rounding import share_seen
 from hashgrove.runtime.threads import chunks
+from hashgrove.storage.formats import one_line
 from hashgrove.web.collection import Collection
 
 __all__ = ["Quality", "measure"]
+
+log = logging.getLogger("hashgrove")
 
 ALL = 5000  # items up to which each item is a query
 N_QUERIES = 2000  # of a larger collection
@@ -28,11 +32,9 @@ def measure(collection: Collection) -> dict[str, Any]:
     """
     from hashgrove.metrics import evaluate
 
-    details = collection.details
-    assert details.labels is not None  # `Quality` asks only then
-    codes, known = collection.codes_of(details.ids)
-    known &= details.labels != ""
-    codes, labels = codes[known], details.labels[known]
+    ids, labels = collection.details.labelled
+    codes, known = collection.codes_of(ids)
+    codes, labels = codes[known], labels[known]
     n_items = len(codes)
     if n_items <= ALL:
         queries = np.arange(n_items)
@@ -100,9 +102,10 @@ class Quality:
         with self._starting:
             if self._state is not None and self._state["status"] == "running":
                 return self._state
-            if self._of is not self._collection.version:
-                self._state, self._of = None, self._collection.version
-            if self._state is None and self._collection.details.labels is None:
+            now = self._collection.read()
+            if self._of is not now:
+                self._state, self._of = None, now
+            if self._state is None and not self._collection.details.have_labels:
                 self._state = {"status": "none", "reason": "Items have no labels."}
             elif self._state is None:
                 self._state = {"status": "running"}
@@ -113,4 +116,7 @@ class Quality:
         try:
             self._state = {"status": "ready", "report": measure(self._collection)}
         except (ValueError, MemoryError) as error:  # such as one class for each item
-            self._state = {"status": "failed", "reason": " ".join(str(error).split())}
+            self._state = {"status": "failed", "reason": one_line(error)}
+        except Exception:
+            log.exception("The report failed")
+            self._state = {"status": "failed", "reason": "There was an error inside the service; its log says more."}

@@ -7,12 +7,25 @@ the fields of a form beside its image.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from hashgrove.index.ids import MAX_ID, MAX_TEXT
+from hashgrove.web.details import MAX_CELL
+from hashgrove.web.errors import HEX, PRINTABLE
 from hashgrove.web.limits import LIMITS
 
 __all__ = [
@@ -22,6 +35,7 @@ __all__ = [
     "Health",
     "Info",
     "Item",
+    "ItemForm",
     "ItemPage",
     "ItemWithCode",
     "ItemsAnswer",
@@ -41,7 +55,7 @@ __all__ = [
 Text = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TEXT)]
 Integer = Annotated[StrictInt, Field(ge=-MAX_ID - 1, le=MAX_ID)]
 Id = Annotated[Text | Integer, Field(description="An integer or a text. An integer may be given as a text.")]
-Code = Annotated[StrictStr, Field(min_length=2, max_length=16384, pattern="^([0-9a-fA-F]{2})+$")]
+Code = Annotated[StrictStr, Field(min_length=2, max_length=16384, pattern=HEX)]
 # A list is wrong at its first wrong entry: one error is shown, and a million of them would take seconds.
 Row = Annotated[list[FiniteFloat], Field(fail_fast=True, min_length=1)]
 Rows = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=LIMITS.rows)]
@@ -54,8 +68,35 @@ Digest = Annotated[
 ]
 
 
+Label = Annotated[
+    Annotated[StrictStr, Field(max_length=MAX_TEXT, pattern=PRINTABLE)] | None,
+    Field(description="Label of the item."),
+]
+Fields = Annotated[
+    Annotated[
+        dict[
+            Annotated[StrictStr, Field(min_length=1, max_length=64, pattern=PRINTABLE)],
+            Annotated[StrictStr, Field(max_length=MAX_CELL)],
+        ],
+        Field(max_length=64),
+    ]
+    | None,
+    Field(description="Further fields, as texts by their names; the one called name is the name of the item."),
+]
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+def _from_json(given: Any) -> Any:
+    """The object that a text of a form stands for."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given)
+    except (ValueError, RecursionError):
+        raise PydanticCustomError("no_json", "JSON") from None
 
 
 class _Json(_Request):
@@ -126,6 +167,8 @@ class NewItem(_Json):
     id: Id | None = Field(None, description="By default the next integer after the largest id.")
     features: Row | None = None
     code: Code | None = None
+    label: Label = None
+    fields: Fields = None
 
 
 class ItemsOptions(_Request):
@@ -148,6 +191,23 @@ class ItemsRows(ItemsOptions):
     id: Annotated[list[Id], Field(fail_fast=True, max_length=LIMITS.items)] | None = Field(
         None, description="One id per row."
     )
+    label: (
+        Annotated[
+            list[Annotated[StrictStr, Field(max_length=MAX_TEXT, pattern=PRINTABLE)]],
+            Field(fail_fast=True, max_length=LIMITS.items),
+        ]
+        | None
+    ) = Field(None, description="One label per row; an empty text is none.")
+
+
+class ItemForm(ItemsOptions):
+    """The fields of a form with the picture of a new item."""
+
+    id: Id | None = Field(
+        None, description="By default the next integer, or the name of the file if ids are texts or there are none."
+    )
+    label: Label = None
+    fields: Annotated[Fields, BeforeValidator(_from_json)] = None
 
 
 class Item(BaseModel):
@@ -157,7 +217,7 @@ class Item(BaseModel):
     label: str | None = None
     name: str | None = None
     fields: dict[str, str] | None = None
-    image: str | None = Field(None, description="Path of its image.")
+    image: str | None = Field(None, description="Path of its image, below that of the index.")
 
 
 class ItemWithCode(Item):
@@ -256,6 +316,8 @@ class Info(BaseModel):
     id_kind: Literal["int", "text"] | None
     has_model: bool
     has_images: bool
+    keeps_details: bool = Field(description="Whether new items can have labels and fields.")
+    keeps_pictures: bool = Field(description="Whether the pictures of new items are kept, and shown.")
     takes_images: bool
     takes_weights: bool
     has_labels: bool
@@ -266,6 +328,7 @@ class Info(BaseModel):
     default_ranking: RankedBy
     read_only: bool
     needs_key: bool
+    indexes: list[str] = Field(description="Where several indexes are served: their names, which begin their paths.")
     model: str | None = Field(description="Digest of the model of the index, if it is known.")
     limits: dict[str, float]
 

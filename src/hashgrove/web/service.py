@@ -7,7 +7,7 @@ features and decode images (`hashgrove.web.encoding`). A slow image delays other
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +23,7 @@ from hashgrove.web.batching import Batcher, Full, Query
 from hashgrove.web.bodies import Input
 from hashgrove.web.changes import Writer
 from hashgrove.web.collection import Collection
+from hashgrove.web.contents import Contents
 from hashgrove.web.counters import Counters
 from hashgrove.web.encoding import Encoded, Encoding
 from hashgrove.web.errors import BUSY, ServiceError, cannot_use, from_value_error
@@ -47,11 +48,23 @@ class Service:
     limits : Limits
     needs_key : bool
         Whether clients need a key; for `info` only.
+    counters : Counters, optional
+        Those of the requests, which passes over the codes are counted with.
+    names : sequence of str
+        The names of all indexes that are served beside each other, this one among them; for `info` only.
     """
 
-    def __init__(self, collection: Collection, *, limits: Limits = LIMITS, needs_key: bool = False) -> None:
-        self.collection, self.limits, self.needs_key = collection, limits, needs_key
-        self.counters = Counters()
+    def __init__(
+        self,
+        collection: Collection,
+        *,
+        limits: Limits = LIMITS,
+        needs_key: bool = False,
+        counters: Counters | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        self.collection, self.limits, self.needs_key, self.names = collection, limits, needs_key, names
+        self.counters = counters or Counters()
         self.quality = Quality(collection)
         self.encoding = Encoding(collection, limits=limits)
         self.writer = Writer(collection, self.encoding, limits=limits)
@@ -86,9 +99,11 @@ class Service:
             "n_features": self.encoding.n_features,
             "id_kind": collection.id_kind,
             "has_model": collection.model is not None,
-            "has_images": collection.find_image is not None,
+            "has_images": collection.has_images,
             "takes_images": collection.extractor is not None,
             "takes_weights": collection.takes_weights,
+            "keeps_details": collection.additions is not None,
+            "keeps_pictures": collection.additions is not None and collection.additions.keeps_pictures,
             "has_labels": bool(labels),
             "labels": labels if len(labels) <= MAX_LABELS else [],
             "fields": collection.details.fields,
@@ -97,6 +112,7 @@ class Service:
             "default_ranking": await self._default_ranking(),
             "read_only": collection.read_only,
             "needs_key": self.needs_key,
+            "indexes": list(self.names),
             "model": collection.index.model,
             "limits": asdict(self.limits),
         }
@@ -108,6 +124,26 @@ class Service:
             "waiting_queries": ("Queries that wait for the next pass.", self.batcher.n_waiting),
             "uptime_seconds": ("Time since the start.", time.monotonic() - self.started),
         }
+
+    async def read(self) -> Contents:
+        """All items of this moment; where they have to be read, a thread does it."""
+        found = self.collection.last_read
+        return found if found is not None else await self.encoding.run(self.collection.read)
+
+    async def listed(self, label: str | None, name: str | None) -> NDArray[Any]:
+        """The ids of the items with a label and a name, or of all."""
+        if label is None and name is None:
+            return (await self.read()).ids
+        found: NDArray[Any] = await self.encoding.run(lambda: self.collection.listed(label, name))
+        return found
+
+    async def item(self, id_: str) -> dict[str, Any]:
+        """One item with its code."""
+        ids, read = self.encoding.check_ids([id_], "id"), await self.read()
+        (found,) = self.collection.described(ids, codes_in=read)
+        if "code" not in found:
+            raise no_item(id_)
+        return found
 
     async def search(self, given: Input) -> Neighbours:
         """Find the nearest items of each query."""
@@ -121,7 +157,7 @@ class Service:
         name = "nearest" if ranked_by == "features" and not options.rerank else ranked_by
         order = self._orders.get(name) if takes_order else None
         k = self._n_results(options, len(queries.codes))
-        if len(options.allowed or ()) > MANY_IDS:
+        if len(options.allowed or ()) > MANY_IDS or options.label is not None:
             allowed, group = await self.encoding.run_large(lambda: self._filter(options))
         else:
             allowed, group = self._filter(options)
@@ -185,7 +221,7 @@ class Service:
         if options.weights and not self.collection.takes_weights:
             why = "the service has no model" if self.collection.encoder is None else "the engine does not support them"
             raise cannot_use("weights", why)
-        if options.label is not None and self.collection.details.labels is None:
+        if options.label is not None and not self.collection.details.have_labels:
             raise cannot_use("label", "items have no labels")
 
     async def _encoded(self, given: Input) -> Encoded:
@@ -211,7 +247,7 @@ class Service:
     async def _stored(self, given: str | int, options: SearchOptions) -> Encoded:
         """The code of an item, with its stored features if a ranking takes them; only some rankings need them."""
         ids = self.encoding.check_ids([given], "id")
-        codes, known = self.collection.codes_of(ids)
+        codes, known = (await self.read()).codes_of(ids)
         if not known.all():
             raise no_item(given)
         needed = options.rerank or options.weights
@@ -229,9 +265,10 @@ class Service:
         allowed = None if options.allowed is None else self.encoding.check_ids(options.allowed, "allowed")
         if options.label is None:
             return allowed, None if allowed is None else object()
-        labelled = self.collection.details.ids_with(options.label)
+        details = self.collection.details
+        labelled = details.ids_with(options.label)
         if allowed is None:
-            return labelled, options.label
+            return labelled, (options.label, details)
         return np.intersect1d(allowed, labelled), object()
 
     async def histograms(self, codes: NDArray[np.uint8]) -> list[list[int]]:
@@ -249,8 +286,9 @@ class Service:
 
     async def thumbnail(self, id_: str, *, large: bool = False) -> bytes:
         """A small or larger version of the image of an item."""
-        find = self.collection.find_image
-        path = None if find is None or not self.collection.has(self.encoding.check_ids([id_], "id")) else find(id_)
+        path = self.collection.picture_of(id_)
+        if path is not None and not self.collection.has(self.encoding.check_ids([id_], "id")):
+            path = None
         content = None if path is None else await self.encoding.thumbnail(path, large=large)
         if content is None:
             raise ServiceError(404, f"There is no image of an item with the id {id_[:80]!r}.", field="id")

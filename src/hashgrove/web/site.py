@@ -96,10 +96,10 @@ def reference_page(document: Mapping[str, Any]) -> str:
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
         "<meta name='viewport' content='width=device-width'>"
-        "<link rel='icon' type='image/svg+xml' href='/page/icon.svg'><link rel='stylesheet' href='/docs/style.css'>"
-        "<script type='module' src='/page/try.js'></script></head>"
+        "<link rel='icon' type='image/svg+xml' href='page/icon.svg'><link rel='stylesheet' href='docs/style.css'>"
+        "<script type='module' src='page/try.js'></script></head>"
         f"<body><main><h1>{title}</h1><p>{_text(info.get('description', ''))}</p>"
-        f"<p>As a file: <a href='/openapi.json'>openapi.json</a></p>{key}{''.join(parts)}</main></body></html>"
+        f"<p>As a file: <a href='openapi.json'>openapi.json</a></p>{key}{''.join(parts)}</main></body></html>"
     )
 
 

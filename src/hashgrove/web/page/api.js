@@ -1,5 +1,6 @@
 /** Calls of the service. Every failure becomes a ServiceError, whose message is shown to the reader. */
 
+const BASE = new URL("..", import.meta.url); // of the service, which may be below a path of a proxy
 const KEY = "hashgrove-key"; // in sessionStorage: gone with the tab
 
 /** A request that the service refused, or a service that cannot be reached. */
@@ -37,6 +38,11 @@ export function hasKey() {
   return getKey() !== null;
 }
 
+/** The address of a path of the service. */
+export function address(path) {
+  return new URL(path.slice(1), BASE).href;
+}
+
 /** The JSON answer to a GET. */
 export async function get(path, signal) {
   return (await call(path, { signal })).json();
@@ -56,6 +62,11 @@ export async function postSearch(body, signal) {
   ).json();
 }
 
+/** The JSON answer to a form with the picture of a new item. */
+export async function postItem(form) {
+  return (await call("/items", { method: "POST", body: form })).json();
+}
+
 async function call(path, options) {
   for (;;) {
     const key = sessionStorage.getItem(KEY);
@@ -72,7 +83,7 @@ async function call(path, options) {
 
 async function reach(path, options) {
   try {
-    return await fetch(path, options);
+    return await fetch(address(path), options);
   } catch (error) {
     if (error.name === "AbortError") {
       throw error;

@@ -41,7 +41,7 @@ export function startAsk(info, search) {
 }
 
 function hint(info) {
-  const ways = ["the id of an item"];
+  const ways = ["the id or name of an item"];
   if (info.n_bits) {
     ways.push(`a code of ${info.n_bits} bits in hexadecimal`); // unknown in an empty collection without a model
   }

@@ -9,22 +9,30 @@ const PAGE = 60; // items per page: divisible by many numbers of columns
 
 let shown = ""; // the address of the page that is on screen
 
+/** Read the collection anew when it is shown next. */
+export function forgetGallery() {
+  shown = "";
+}
+
 /** Prepare the filter and the keys. */
 export function startGallery(info) {
-  const list = byId("collection-items");
-  list.classList.toggle("rows", !info.has_images);
-  listenToArrows(list);
-  if (info.has_labels && info.labels.length) {
-    const select = byId("filter-label");
-    select.append(element("option", { value: "" }, "all"), ...info.labels.map((label) => element("option", {}, label)));
-    select.addEventListener("change", () => (location.hash = collectionRoute(1, select.value)));
-    byId("filter").hidden = false;
-  }
+  listenToArrows(byId("collection-items"));
+  const select = byId("filter-label");
+  select.addEventListener("change", () => (location.hash = collectionRoute({ label: select.value })));
+  describeGallery(info);
+}
+
+/** Take over what is known about the collection. */
+export function describeGallery(info) {
+  byId("collection-items").classList.toggle("rows", !info.has_images);
+  const options = info.labels.map((label) => element("option", {}, label));
+  byId("filter-label").replaceChildren(element("option", { value: "" }, "all"), ...options);
+  byId("filter").hidden = !options.length;
 }
 
 /** Show a page of the collection; one that is on screen already stays as it is. */
-export async function showGallery({ page, label }) {
-  const address = collectionRoute(page, label);
+export async function showGallery({ page, label, name }) {
+  const address = collectionRoute({ page, label, name });
   if (address === shown) {
     return;
   }
@@ -33,38 +41,41 @@ export async function showGallery({ page, label }) {
   if (label) {
     parameters.set("label", label);
   }
+  if (name) {
+    parameters.set("name", name);
+  }
   const { total, offset, items } = await get(`/items?${parameters}`);
   shown = address;
   byId("collection-items").replaceChildren(...items.map((item) => itemCard(item)));
   byId("collection-summary").textContent = items.length
-    ? `${number(offset + 1)} to ${number(offset + items.length)} of ${count(total, "item")}`
+    ? `${number(offset + 1)} to ${number(offset + items.length)} of ${count(total, "item")}${name ? ` called ${name}` : ""}`
     : "";
-  byId("collection-nothing").replaceChildren(...(items.length ? [] : nothing(total, label)));
+  byId("collection-nothing").replaceChildren(...(items.length ? [] : nothing(total, label, name)));
   byId("collection-nothing").hidden = items.length > 0;
-  showPager(page, Math.ceil(total / PAGE), label);
+  showPager(Math.ceil(total / PAGE), { page, label, name });
 }
 
 /** What stands in the place of items where there are none, and what leads on from there. */
-function nothing(total, label) {
-  if (!total && !label) {
+function nothing(total, label, name) {
+  if (!total && !label && !name) {
     const how = "Add some with “hashgrove index add”, or by a POST to ";
     return [
       element("p", {}, "There are no items yet."),
-      element("p", { class: "hint" }, how, element("a", { href: "/docs#post-items" }, "/items"), "."),
+      element("p", { class: "hint" }, how, element("a", { href: "docs#post-items" }, "/items"), "."),
     ];
   }
   const [text, to, where] = total
-    ? ["There is no such page.", collectionRoute(1, label), "Go to the first page"]
-    : [`No item has the label ${label}.`, collectionRoute(), "Show all items"];
+    ? ["There is no such page.", collectionRoute({ label, name }), "Go to the first page"]
+    : [`No item has the ${name ? `name ${name}` : `label ${label}`}.`, collectionRoute(), "Show all items"];
   return [element("p", {}, text), element("a", { class: "button plain", href: to }, where)];
 }
 
-function showPager(page, last, label) {
+function showPager(last, { page, label, name }) {
   const pager = byId("pager");
   pager.hidden = last <= 1;
   const to = (target, text) =>
     target >= 1 && target <= last
-      ? element("a", { href: collectionRoute(target, label), class: "button plain" }, text)
+      ? element("a", { href: collectionRoute({ page: target, label, name }), class: "button plain" }, text)
       : element("span", { class: "button plain off" }, text);
   pager.replaceChildren(
     to(page - 1, "Previous"),

@@ -1,6 +1,6 @@
 /** Images of items: loaded when they come into view, and with the key where the service asks for one. */
 
-import { getImage, hasKey } from "./api.js";
+import { address, getImage, hasKey } from "./api.js";
 import { element } from "./dom.js";
 
 const SMALL = 64; // images of fewer pixels are enlarged with sharp edges
@@ -19,7 +19,7 @@ export function itemImage(path) {
     waiting.set(image, path);
     whenSeen.observe(image);
   } else {
-    image.src = path;
+    image.src = address(path);
   }
   return image;
 }

@@ -43,7 +43,7 @@ function step(by) {
 function show() {
   const item = items[at];
   byId("large-title").textContent = nameOf(item);
-  byId("large-image").replaceChildren(itemImage(`${item.image}?large=true`));
+  byId("large-image").replaceChildren(itemImage(`${item.image}${item.image.includes("?") ? "&" : "?"}large=true`));
   const facts = Object.entries({ Label: item.label, Id: item.id, ...item.fields });
   const shown = facts.filter(([, value]) => value !== undefined && value !== "");
   byId("large-facts").replaceChildren(

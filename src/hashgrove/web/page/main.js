@@ -1,15 +1,16 @@
 /** The page: which view is shown, and what leads from one to the next. */
 
-import { get, onKeyNeeded } from "./api.js";
+import { startAdd } from "./add.js";
+import { ServiceError, address, get, onKeyNeeded } from "./api.js";
 import { startAsk } from "./ask.js";
-import { byId, count } from "./dom.js";
+import { byId, count, element } from "./dom.js";
 import { reportErrors } from "./errors.js";
-import { showGallery, startGallery } from "./gallery.js";
+import { describeGallery, forgetGallery, showGallery, startGallery } from "./gallery.js";
 import { askForKey } from "./key.js";
 import { startLarge } from "./large.js";
 import { showQuality } from "./quality.js";
 import { hideResults, isShown, showResults, startResults } from "./results.js";
-import { currentRoute, itemRoute } from "./route.js";
+import { collectionRoute, currentRoute, itemRoute } from "./route.js";
 import { startTheme } from "./theme.js";
 
 const SECTIONS = { collection: "collection", item: "results", query: "results", quality: "quality" };
@@ -25,15 +26,38 @@ async function start() {
   listenToKeys();
   await reportErrors(byId("collection-error"), async () => {
     const info = await get("/info");
-    const size = count(info.items, "item") + (info.n_bits ? ` of ${info.n_bits} bits` : "");
-    byId("about").textContent = `${info.name}: ${size}, hashgrove ${info.version}`;
-    byId("to-quality").hidden = !info.has_labels;
+    describe(info);
     startGallery(info);
+    startIndexes(info);
+    startAdd(info, showAdded);
     startResults(info);
     startAsk(info, searchFor);
     window.addEventListener("hashchange", () => go(true));
     await go(false);
   });
+}
+
+function describe(info) {
+  const size = count(info.items, "item") + (info.n_bits ? ` of ${info.n_bits} bits` : "");
+  byId("about").textContent = `${info.name}: ${size}, hashgrove ${info.version}`;
+  byId("to-quality").hidden = !info.has_labels;
+}
+
+/** Let the reader choose an index, if there are several. */
+function startIndexes({ indexes }) {
+  const own = address("/").split("/").at(-2);
+  const select = byId("index-name");
+  select.append(...indexes.map((name) => element("option", { selected: name === own }, name)));
+  select.addEventListener("change", () => location.assign(new URL(`../${select.value}/`, address("/"))));
+  byId("index").hidden = indexes.length < 2;
+}
+
+/** Show a new item among those that are similar to it. */
+function showAdded(id, info) {
+  describe(info);
+  describeGallery(info);
+  forgetGallery();
+  location.hash = itemRoute(id);
 }
 
 /** Show what the address names; `moved` if the reader came from another view, whose focus has to go somewhere. */
@@ -70,7 +94,12 @@ async function show(route) {
 }
 
 /** Search with what the reader gave; only a search that succeeds leaves the view. */
-async function searchFor(query) {
+async function searchFor(wanted) {
+  const query = wanted.id === undefined ? wanted : { id: await idOf(wanted.id) };
+  if (query.id === null) {
+    location.hash = collectionRoute({ name: wanted.id }); // several items have this name
+    return;
+  }
   await showResults(query);
   const address = query.id === undefined ? "#/query" : itemRoute(query.id);
   given = query.id === undefined ? query : given;
@@ -78,6 +107,23 @@ async function searchFor(query) {
     await go(true);
   } else {
     location.hash = address;
+  }
+}
+
+/** The id that a reader means, who may have typed the name on a card; null if several items have it. */
+async function idOf(text) {
+  try {
+    await get(`/items/${encodeURIComponent(text)}`);
+    return text;
+  } catch (error) {
+    if (error.status !== 404 && error.status !== 422) {
+      throw error;
+    }
+    const { total, items } = await get(`/items?${new URLSearchParams({ name: text, limit: 1 })}`);
+    if (!total) {
+      throw new ServiceError(`There is no item with the id or the name ${text.slice(0, 80)}.`, 404);
+    }
+    return total === 1 ? items[0].id : null;
   }
 }
 
@@ -111,7 +157,7 @@ function listenToKeys() {
     byId("main").focus();
   });
   document.addEventListener("keydown", (event) => {
-    if (byId("key").open || byId("large").open || event.altKey || event.ctrlKey || event.metaKey) {
+    if (document.querySelector("dialog[open]") || event.altKey || event.ctrlKey || event.metaKey) {
       return;
     }
     if (event.key === "/" && !event.target.matches("input:not([type=range], [type=radio]), textarea")) {

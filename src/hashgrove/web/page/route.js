@@ -3,8 +3,8 @@
 /**
  * Where the page is.
  *
- * @returns {{view: string, id?: string, page?: number, label?: string}} the view is "collection" (with its page and
- *   label), "item" (with its id), "query" or "quality"
+ * @returns {{view: string, id?: string, page?: number, label?: string, name?: string}} the view is "collection" (with its
+ *   page, label and name), "item" (with its id), "query" or "quality"
  */
 export function currentRoute() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -16,17 +16,20 @@ export function currentRoute() {
   }
   const parameters = new URLSearchParams(search);
   const page = Math.max(1, Number.parseInt(parameters.get("page"), 10) || 1);
-  return { view: "collection", page, label: parameters.get("label") ?? "" };
+  return { view: "collection", page, label: parameters.get("label") ?? "", name: parameters.get("name") ?? "" };
 }
 
-/** The address of a page of the collection. */
-export function collectionRoute(page = 1, label = "") {
+/** The address of a page of the collection, or of the items with a label or a name. */
+export function collectionRoute({ page = 1, label = "", name = "" } = {}) {
   const parameters = new URLSearchParams();
   if (page > 1) {
     parameters.set("page", page);
   }
   if (label) {
     parameters.set("label", label);
+  }
+  if (name) {
+    parameters.set("name", name);
   }
   return parameters.size ? `#/?${parameters}` : "#/";
 }

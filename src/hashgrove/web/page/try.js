@@ -1,6 +1,6 @@
 /** The reference at /docs: sends the requests of its forms to this service, and shows the answers. */
 
-import { getKey, setKey } from "./api.js";
+import { address, getKey, setKey } from "./api.js";
 import { element } from "./dom.js";
 
 const MOST = 20_000; // characters of an answer that are shown
@@ -22,7 +22,7 @@ async function examples() {
 /** The JSON answer; null if there is none, as the forms can be filled in by hand as well. */
 async function ask(path) {
   try {
-    const answer = await fetch(path, { headers: headers() });
+    const answer = await fetch(address(path), { headers: headers() });
     return answer.ok ? await answer.json() : null;
   } catch {
     return null; // the service has stopped, or the reader has left
@@ -54,7 +54,7 @@ async function send(form, answer) {
   answer.replaceChildren("Waiting for the service …");
   try {
     const started = performance.now();
-    const response = await fetch(query.size ? `${filled}?${query}` : filled, settings);
+    const response = await fetch(address(query.size ? `${filled}?${query}` : filled), settings);
     const blob = await response.blob();
     const time = `${(performance.now() - started).toFixed(0)} ms`;
     const status = element("p", {}, `${response.status} ${response.statusText}, ${time}, ${blob.size} bytes`);
