@@ -28,7 +28,13 @@ N_ITEMS, N_TRAINED, N_BITS, SIDE = 120, 150, 32, 32
 @contextmanager
 def at_address(collection, *, port=0, door=None, **settings):
     """Serve a collection on the loopback interface; gives its address."""
-    app = create_app(collection, **settings)
+    with at_app(create_app(collection, **settings), port=port, door=door) as address:
+        yield address
+
+
+@contextmanager
+def at_app(app, *, port=0, door=None):
+    """Serve an application on the loopback interface; gives its address."""
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import hashgrove.features
 import hashgrove.storage.models  # noqa: F401
-from hashgrove.web.collection import Collection
+from hashgrove.web.opening import open_index
 from hashgrove.web.server import Served, run
 
 
@@ -20,7 +20,7 @@ def main(folder: str) -> None:
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
-            collection = Collection.open(folder)
+            collection = open_index(folder)
             run(Served(collection), port=0, ready=lambda url: print(os.getpid(), urlsplit(url).port, flush=True))
             os._exit(0)
         if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):

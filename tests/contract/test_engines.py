@@ -23,7 +23,7 @@ from hashgrove.index import connect
 from hashgrove.index.engines import ENGINES, EngineError, faiss_file, opening
 from hashgrove.index.engines.server import Server
 from hashgrove.runtime.credentials import hide_credentials
-from hashgrove.web.collection import Collection
+from hashgrove.web.opening import open_index
 from index_writer import content, killed
 from indexes import at_once
 from makers import random_codes
@@ -320,6 +320,6 @@ def test_a_server_that_is_shown_has_no_password():
     assert "SECRET" not in repr(server)
     with connect("sqlite:///codes.db?table=photos") as index:
         index.add(random_codes(3))
-    with Collection.open("sqlite:///codes.db?table=photos").index as index:
+    with open_index("sqlite:///codes.db?table=photos").index as index:
         assert index.place == "sqlite:///codes.db"
     assert hide_credentials("no URL: a@b, c:d@e") == "no URL: a@b, c:d@e"

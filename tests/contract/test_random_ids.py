@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 
 from command import call, fails
 from hashgrove import FastHash, FlatIndex, connect, hamming, load_index
-from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
+from hashgrove.web.opening import open_index
 from web_service import error_of, served
 
 N, N_QUERIES, K = 150, 12, 7
@@ -127,7 +127,7 @@ def test_push_pull_add_and_remove(case, capsys, tmp_path):
 def test_the_endpoints(case):
     place, ids, codes, queries, folder = case
     y = DIGITS.target[:N].astype(str)
-    opened = Collection.open(place, model=str(folder / "one.hashgrove"))
+    opened = open_index(place, model=str(folder / "one.hashgrove"))
     collection = replace(opened, details=Details(opened.contents()[0], labels=y))
     texts, rows = ids.astype(str).tolist(), DIGITS.data[N : N + N_QUERIES].tolist()
     of = dict(zip(texts, y.tolist(), strict=True))

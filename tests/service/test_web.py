@@ -18,6 +18,7 @@ from hashgrove.index import Rerank, build_index, load_index
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
 from hashgrove.web.images import large_image, thumbnail
+from hashgrove.web.opening import open_index
 from hashgrove.web.schemas import SearchOptions, SearchRequest
 from web_service import N_BITS, N_ITEMS, build_digits, error_of, open_digits, served
 
@@ -45,7 +46,7 @@ def numbers(tmp_path):
     """A service over an index with integer ids that can be changed, and the folder of the index."""
     codes = np.random.default_rng(0).integers(0, 256, (50, 4), dtype=np.uint8)
     FlatIndex(codes).save(tmp_path / "codes.hgi")
-    with served(Collection.open(str(tmp_path / "codes.hgi"))) as found:
+    with served(open_index(str(tmp_path / "codes.hgi"))) as found:
         yield found, tmp_path / "codes.hgi", codes
 
 
@@ -258,7 +259,7 @@ def test_the_report_says_what_is_known_about_training_and_is_never_stale(tmp_pat
     index.keep_features(X[:200])
     index.save(tmp_path / "d.hgi")
     hasher.save(tmp_path / "d.hgi" / "model.hashgrove")
-    opened = Collection.open(str(tmp_path / "d.hgi"))
+    opened = open_index(str(tmp_path / "d.hgi"))
     collection = replace(opened, details=Details(np.arange(400), labels=y.astype(str)))
     with served(collection) as client:
         first = ready_report(client)

@@ -10,7 +10,7 @@ import pytest
 
 from hashgrove.index import FlatIndex, folder
 from hashgrove.web import changes
-from hashgrove.web.collection import Collection
+from hashgrove.web.opening import open_index
 from index_writer import codes_of
 from web_service import error_of, served
 
@@ -34,7 +34,7 @@ def place(tmp_path):
 
 
 def test_a_full_disk(place, monkeypatch):
-    with served(Collection.open(str(place))) as client:
+    with served(open_index(str(place))) as client:
         monkeypatch.setattr(folder, "os", FullDisk())
         for answer in (client.post("/items", json=ITEM), client.delete("/items/3")):
             assert str(place.parent) not in answer.text
@@ -56,7 +56,7 @@ def test_a_compaction_that_fails_is_no_error_of_the_change(place, monkeypatch):
 
     monkeypatch.setattr(FlatIndex, "compact", compact)
     monkeypatch.setattr(changes, "COMPACT", 5000)
-    with served(Collection.open(str(place))) as client:
+    with served(open_index(str(place))) as client:
         names = set(os.listdir(place))
         assert client.delete("/items/3").json() == {"removed": 1, "items": 4999}
         assert len(called) == 1
@@ -65,7 +65,7 @@ def test_a_compaction_that_fails_is_no_error_of_the_change(place, monkeypatch):
 
 
 def test_a_folder_that_is_replaced_while_it_is_served(place, tmp_path):
-    with served(Collection.open(str(place))) as client:
+    with served(open_index(str(place))) as client:
         place.rename(tmp_path / "old")
         shutil.copytree(tmp_path / "old", place)
         before = {path.name: path.read_bytes() for path in place.iterdir()}

@@ -11,11 +11,13 @@ import pytest
 
 from hashgrove import LSH, FlatIndex
 from hashgrove.web.collection import Collection
+from hashgrove.web.warming import warm_up
 from web_service import build_digits, collection_that_decodes, served
 
 # Everything that a client may ask, of a service whose kernels no earlier process has compiled
 FIRST_REQUESTS = """
 import logging, sys
+from hashgrove.web.warming import warm_up
 from web_service import open_digits, served
 
 class Compiled(logging.Handler):
@@ -27,7 +29,7 @@ collection = open_digits(folder)
 logger = logging.getLogger("hashgrove.runtime.compiling")
 logger.setLevel(logging.INFO)
 logger.addHandler(Compiled())
-collection.warm_up()
+warm_up(collection)
 assert compiled, "kernels were compiled before"
 compiled.clear()
 with served(collection) as client:
@@ -62,7 +64,7 @@ def test_any_collection_can_be_warmed_up(kind):
     }
     collection = made[kind]()
     before = collection.contents()
-    collection.warm_up()
+    warm_up(collection)
     assert all(np.array_equal(one, other) for one, other in zip(before, collection.contents(), strict=True))
 
 
@@ -73,7 +75,7 @@ def test_features_of_another_kind_are_not_ranked_by():
     index = FlatIndex(hasher.transform(X), model=hasher)
     index.keep_features(X[:, :2], ids=np.arange(20))
     collection = Collection(index, name="other", model=hasher.encoder_)
-    collection.warm_up()
+    warm_up(collection)
     assert (collection.can_rerank, collection.default_ranking) == (False, "bits")
     with served(collection) as client:
         for query in ({"id": 3}, {"features": [X[3].tolist()]}):

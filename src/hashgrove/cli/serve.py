@@ -176,10 +176,11 @@ def serve_collections(
     _check_open(host=host, api_key=api_key, insecure=insecure)
     with show_step(LOADING):
         from hashgrove.web.server import run
+        from hashgrove.web.warming import warm_up
 
     with show_step("preparing for the first request"):
         for one in served:
-            one.collection.warm_up()
+            warm_up(one.collection)
 
     def say(url: str) -> None:
         items = f"{sum(len(one.collection.index) for one in served):,} items"
@@ -219,9 +220,9 @@ def open_collection(
     read_only : bool
     """
     check_installed()
-    from hashgrove.web.collection import Collection
+    from hashgrove.web.opening import open_index
 
-    collection = Collection.open(place, model=model, read_only=read_only)
+    collection = open_index(place, model=model, read_only=read_only)
     try:
         file_labels = None if labels is None else _file_labels(collection, labels, of=place)
 
@@ -255,8 +256,7 @@ def _details(
     import numpy as np
 
     from hashgrove.storage.formats import FileError
-    from hashgrove.web.collection import folder_of
-    from hashgrove.web.details import Details, Lookup, read_fields
+    from hashgrove.web.details import Details, Lookup, folder_of, read_fields
 
     if file_labels is None and not from_folders and fields is None:
         return collection.details

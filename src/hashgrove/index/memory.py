@@ -277,12 +277,8 @@ class MemoryIndex(Index):
     def refresh(self, *, same_model: bool = False) -> bool:
         """Take in what another process has written to the folder since; return whether there was anything.
 
-        An index that was changed in memory, or that does not come from a folder, is refused.
-
-        Parameters
-        ----------
-        same_model : bool
-            Whether codes of another model than those that were loaded are an error, and not taken in.
+        An index that was changed in memory, or that does not come from a folder, is refused. With ``same_model``, so
+        are codes of another model than before.
         """
         if self._store is None:
             raise ValueError("The index must come from a folder and be unchanged to be refreshed. It is not.")

@@ -29,7 +29,7 @@ class Neighbours:
         The queries.
     distances, ids : list of n_queries arrays
     ranked_by : str
-        The meaning of the distances; see `hashgrove.web.schemas.SearchAnswer`.
+        The meaning of the distances; see `hashgrove.web.answer_schemas.SearchAnswer`.
     truncated : bool array of shape (n_queries,), optional
         With a radius: whether there are more items within it than these.
     seconds : dict

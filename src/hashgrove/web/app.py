@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from hashgrove._version import __version__
+from hashgrove.web import answer_schemas as answered
 from hashgrove.web import schemas
 from hashgrove.web.answers import as_json, binary_results, json_results, milliseconds
 from hashgrove.web.bodies import BINARY, BODIES, REF, wants_binary
@@ -40,7 +41,7 @@ Limit = Annotated[int, Query(ge=1, le=LIMITS.page)]
 Label = Annotated[str | None, Query(max_length=1024, description="Only items with this label.")]
 Name = Annotated[str | None, Query(max_length=1024, description="Only items that are shown with this name.")]
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.Problem, "description": meaning} for status, meaning in MEANINGS.items()
+    status: {"model": answered.Problem, "description": meaning} for status, meaning in MEANINGS.items()
 }
 
 
@@ -168,17 +169,17 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 def state_routes(app: FastAPI, service: Service) -> None:
     """Add the endpoints about the service as a whole."""
 
-    @app.get("/health", response_model=schemas.Health)
+    @app.get("/health", response_model=answered.Health)
     async def health() -> Response:
         """Liveness and number of items. It needs no key."""
         return as_json(service.health())
 
-    @app.get("/info", response_model=schemas.Info)
+    @app.get("/info", response_model=answered.Info)
     async def info() -> Response:
         """Description of the collection, of the available queries and options, and of the limits."""
         return as_json(await service.info())
 
-    @app.get("/report", response_model=schemas.ReportAnswer)
+    @app.get("/report", response_model=answered.ReportAnswer)
     async def report() -> Response:
         """Retrieval quality: how often items of a label find each other. The first call starts the computation."""
         return as_json(await service.encoding.run(service.quality.state))
@@ -193,14 +194,14 @@ def item_routes(app: FastAPI, service: Service) -> None:
     """Add the endpoints that list, show, add and remove items."""
     collection = service.collection
 
-    @app.get("/items", response_model=schemas.ItemPage)
+    @app.get("/items", response_model=answered.ItemPage)
     async def items(offset: Offset = 0, limit: Limit = 60, label: Label = None, name: Name = None) -> Response:
         """Items in the order in which they were added, a page at a time."""
         ids = await service.listed(label, name)
         found = collection.described(ids[offset : offset + limit])
         return as_json({"total": len(ids), "offset": offset, "items": found})
 
-    @app.get("/items/{id:path}", response_model=schemas.ItemWithCode)
+    @app.get("/items/{id:path}", response_model=answered.ItemWithCode)
     async def item(id: str) -> Response:
         """One item with its code. The id in the path is percent-encoded."""
         return as_json(await service.item(id))
@@ -212,7 +213,7 @@ def item_routes(app: FastAPI, service: Service) -> None:
         kind = "image/png" if content.startswith(b"\x89PNG") else "image/jpeg"
         return Response(content, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 
-    @app.post("/items", status_code=201, response_model=schemas.ItemsAnswer, openapi_extra=BODIES["items"].openapi())
+    @app.post("/items", status_code=201, response_model=answered.ItemsAnswer, openapi_extra=BODIES["items"].openapi())
     async def add(request: Request) -> Response:
         """Add items, all or none, or one from its picture in a form. They are on disk before the answer is sent."""
         service.writer.check_writable()
@@ -221,7 +222,7 @@ def item_routes(app: FastAPI, service: Service) -> None:
         answer = {"ids": [str(id_) for id_ in ids.tolist()], "items": len(collection.index)}
         return as_json(answer, status=201)
 
-    @app.delete("/items/{id:path}", response_model=schemas.RemoveAnswer)
+    @app.delete("/items/{id:path}", response_model=answered.RemoveAnswer)
     async def remove(id: str) -> Response:
         """Remove an item. It is gone from the disk before the answer is sent."""
         service.writer.check_writable()
@@ -235,7 +236,7 @@ def search_routes(app: FastAPI, service: Service) -> None:
     """Add the endpoints that encode and search."""
     collection, limits = service.collection, service.limits
 
-    @app.post("/encode", response_model=schemas.EncodeAnswer, openapi_extra=BODIES["encode"].openapi())
+    @app.post("/encode", response_model=answered.EncodeAnswer, openapi_extra=BODIES["encode"].openapi())
     async def encode(request: Request) -> Response:
         """Encode features."""
         given = await BODIES["encode"].read(request, limits, run=service.encoding.run_large)
@@ -254,7 +255,7 @@ def search_routes(app: FastAPI, service: Service) -> None:
         }
         return as_json(answer)
 
-    @app.post("/search", response_model=schemas.SearchAnswer, openapi_extra=BODIES["search"].openapi())
+    @app.post("/search", response_model=answered.SearchAnswer, openapi_extra=BODIES["search"].openapi())
     async def search(request: Request) -> Response:
         """Find the nearest items of each query: features, codes, an item by its id, or an image in a form."""
         started = time.perf_counter()

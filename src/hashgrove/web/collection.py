@@ -10,23 +10,21 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove import index as indexes
-from hashgrove.codes import hamming, unpack
-from hashgrove.index import Decoded, Index, Rerank
-from hashgrove.index.engines import Engine
+from hashgrove.codes import unpack
+from hashgrove.index import Index
 from hashgrove.index.ids import MAX_ID, check_ids
 from hashgrove.index.stored_features import StoredFeatures
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.web.additions import Additions
 from hashgrove.web.contents import Contents
-from hashgrove.web.details import Details
+from hashgrove.web.details import Details, folder_of
 from hashgrove.web.images import FindImage
 
 if TYPE_CHECKING:
@@ -36,11 +34,9 @@ if TYPE_CHECKING:
 
     LookUp = Callable[["Collection"], tuple[Details, FindImage | None]]
 
-__all__ = ["Collection", "as_hex", "folder_of"]
+__all__ = ["Collection", "as_hex"]
 
-MANY_QUERIES = 64  # that are searched as a batch
 ENGINE_SECONDS = 60  # after which an engine is read anew even if its number of items is the same
-IMAGE = (64, 64, 3)  # shape of the image that warms up an extractor
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -51,15 +47,6 @@ def as_hex(code: NDArray[np.uint8]) -> str:
     '01ff'
     """
     return code.tobytes().hex()
-
-
-def folder_of(id_: str) -> str:
-    """The name of the folder in the path of an image.
-
-    >>> folder_of("photos/cats/1.jpg")
-    'cats'
-    """
-    return os.path.basename(os.path.dirname(id_))
 
 
 @dataclass(eq=False)
@@ -114,35 +101,6 @@ class Collection:
         if self.model is not None:
             empty = np.empty((0, -(-self.model.n_bits // 8)), np.uint8)
             self.index.search(empty, 1, model=self.model)  # refuses a model of other codes
-
-    @classmethod
-    def open(cls, place: str, *, model: str | None = None, read_only: bool = False) -> Collection:
-        """Open an index by its folder or the URL of its engine, and its model.
-
-        Parameters
-        ----------
-        place : str
-            A folder, or a URL such as ``sqlite:///codes.db``.
-        model : str, optional
-            The file of the model; by default the one in the folder.
-        read_only : bool
-        """
-        is_url = "://" in place
-        index = indexes.connect(place, create=False) if is_url else indexes.load_index(place, writable=not read_only)
-        own = os.path.join(place, "model.hashgrove")
-        file = model or (own if os.path.exists(own) else None)
-        try:
-            name = _name_of(index.place) if isinstance(index, Engine) else os.path.basename(os.path.normpath(place))
-            collection = cls(index, name, read_only=read_only, additions=None)
-            if not is_url:
-                has = None if read_only else collection.which
-                collection = replace(collection, additions=Additions(place, has=has))
-            if file is None:
-                return collection
-            return replace(collection, model=_load(file), learned=_learned(file))
-        except BaseException:
-            index.close()
-            raise
 
     @property
     def encoder(self) -> Encoder | None:
@@ -242,28 +200,8 @@ class Collection:
         if self.additions is not None and self.details.added is not self.additions.entries:
             self.details = self.details.with_added(self.additions.entries, are_texts=self.id_kind == "text")
 
-    def refresh(self) -> bool:
-        """Take in what other processes have changed, where they can; return whether there was anything.
-
-        An index with codes of another model is a `ParameterError`; it has to be opened anew, with its model.
-        """
-        if isinstance(self.index, Engine):
-            return self._read_again()
-        if not self.read_only or self.additions is None or self.additions.folder is None:
-            return False  # nobody else can change it
-        is_new = self.index.refresh(same_model=True)  # type: ignore[attr-defined]
-        if is_new:
-            self.changed()
-        are_new = self.additions.refresh()
-        if is_new and self.look_up is not None:
-            self.details, self.find_image = self.look_up(self)
-        self.describe_added()
-        if is_new:
-            self.read()  # here, and not when a request needs it
-        return is_new or are_new
-
-    def _read_again(self) -> bool:
-        """Read an engine anew if its number of items is another, or after a while; searches never need it."""
+    def read_again(self) -> bool:
+        """Read an engine anew if its number of items is another, or after a while; return whether it has changed."""
         n_items = len(self.index)
         with self._reading:
             old = self._contents
@@ -336,29 +274,6 @@ class Collection:
         rows, known = stored.find(ids)
         return rows if len(ids) and known.all() else None
 
-    def warm_up(self) -> None:
-        """Do once what requests do, so that the first one waits neither for compilers nor for files."""
-        if not len(self.index):
-            return
-        ids, codes = self.contents()
-        self.codes_of(ids[:1])
-        hamming(codes[:1], codes[:1])
-        for n_queries in (1, MANY_QUERIES):  # few and many are searched by different kernels
-            self.index.search(np.repeat(codes[:1], n_queries, axis=0), 1, model=self.model)
-        if self.extractor is not None:
-            for _ in self.extractor.batches(np.zeros((1, *IMAGE), np.uint8), n_jobs=1):
-                pass
-        if self.encoder is not None:
-            rows = np.zeros((1, self.encoder.n_features))
-            query = self.encoder.encode(rows, n_jobs=1)
-            weights = np.abs(self.encoder.scores(rows, n_jobs=1))
-            if self.takes_weights:
-                self.index.search(query, 1, weights=weights, model=self.model)
-            if self.can_rerank and self.features_of(ids[:1]) is not None:  # those of other items may be missing
-                self.index.search(query, 1, rerank=Rerank(), features=rows, allowed=ids[:1], model=self.model)
-            if self.can_decode:
-                self.index.search(query, 1, rerank=Decoded(self.encoder), features=rows, model=self.model)
-
     def described(self, ids: NDArray[Any], *, codes_in: Contents | None = None) -> list[dict[str, Any]]:
         """Items as they are in JSON: id, label, name, fields and image; with ``codes_in``, also their codes."""
         found = self.details.of(ids)
@@ -399,25 +314,3 @@ class Collection:
         else:
             ids = self.details.named(name)
         return ids[[item.get("name") == name for item in self.described(ids)]]
-
-
-def _name_of(place: str) -> str:
-    """The name of a collection in an engine: the last part of its path, or its server.
-
-    >>> _name_of("sqlite:///data/codes.db"), _name_of("milvus://ann@db.example:19530")
-    ('codes.db', 'db.example:19530')
-    """
-    parts = urlsplit(place)
-    return os.path.basename(parts.path.rstrip("/")) or parts.netloc.rpartition("@")[2]
-
-
-def _learned(file: str) -> Learned:
-    from hashgrove.storage.models import read_learned
-
-    return read_learned(file)
-
-
-def _load(file: str) -> Encoder | ImageEncoder:
-    from hashgrove.storage.models import load
-
-    return load(file)

@@ -13,7 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage.formats import one_line
 from hashgrove.web.collection import Collection
+from hashgrove.web.opening import refresh
 from hashgrove.web.service import Service
+from hashgrove.web.warming import warm_up
 
 __all__ = ["Application", "Current", "answer_lifespan"]
 
@@ -92,7 +94,7 @@ class Current:
         """Take in what other processes have changed; return whether there was anything."""
         old = self.now.service
         try:
-            return bool(await old.encoding.run(old.collection.refresh))
+            return bool(await old.encoding.run(lambda: refresh(old.collection)))
         except ParameterError:  # codes of another model
             if self._reopen is None:
                 raise
@@ -108,7 +110,7 @@ class Current:
     def _opened(self) -> Collection:
         assert self._reopen is not None
         collection = self._reopen()
-        collection.warm_up()
+        warm_up(collection)
         return collection
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from hashgrove.index.ids import find
 from hashgrove.storage.formats import FileError, check_fits_memory
 from hashgrove.web.additions import Entry
 
-__all__ = ["Details", "Lookup", "read_fields"]
+__all__ = ["Details", "Lookup", "folder_of", "read_fields"]
 
 MAX_CELL = 10_000  # characters of a field
 
@@ -163,6 +164,15 @@ def _members(label: str, fields: dict[str, str]) -> dict[str, Any]:
     if "name" in fields:
         found["name"] = fields.pop("name")
     return found | ({"fields": fields} if fields else {})
+
+
+def folder_of(id_: str) -> str:
+    """The name of the folder in the path of an image.
+
+    >>> folder_of("photos/cats/1.jpg")
+    'cats'
+    """
+    return os.path.basename(os.path.dirname(id_))
 
 
 def read_fields(path: str, ids: NDArray[Any]) -> dict[str, list[str]]:

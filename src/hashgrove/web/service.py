@@ -6,6 +6,7 @@ features and decode images (`hashgrove.web.encoding`). A slow image delays other
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict
@@ -86,7 +87,8 @@ class Service:
     def health(self) -> dict[str, Any]:
         """Liveness and number of items."""
         uptime = round(time.monotonic() - self.started, 3)
-        return {"status": "ok", "version": __version__, "items": len(self.collection.index), "uptime": uptime}
+        n_items = len(self.collection.index)
+        return {"status": "ok", "version": __version__, "items": n_items, "uptime": uptime, "process": os.getpid()}
 
     async def info(self) -> dict[str, Any]:
         """Description of the collection and of the available queries and options."""
