@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +55,13 @@ def stop():
 def postgres():
     """The URL of a database of PostgreSQL."""
     return f"postgresql://postgres@127.0.0.1:{Server('postgres').port}/postgres"
+
+
+def postgres_socket():
+    """The URL of the same database, through the Unix socket of the server."""
+    server = Server("postgres")
+    folder = urllib.parse.quote(str(server.folder / "data"), safe="")
+    return f"postgresql://postgres@{folder}:{server.port}/postgres"
 
 
 @functools.cache
@@ -156,7 +164,7 @@ def keep_postgres(folder, owner):
         options = ["-U", "postgres", "--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync"]
         subprocess.run([programs / "initdb", "-D", data, *options], user=user, cwd="/", check=True)
     port = free_port()
-    settings = ["-h", "127.0.0.1", "-p", str(port), "-k", "", "-c", "max_connections=300", "-c", "fsync=off"]
+    settings = ["-h", "127.0.0.1", "-p", str(port), "-k", str(data), "-c", "max_connections=300", "-c", "fsync=off"]
     process = subprocess.Popen([programs / "postgres", "-D", data, *settings], user=user, cwd="/")
     _wait_until(lambda: _answers(port), lambda: process.poll() is None, folder / "log")
     keep(process, folder, owner, port=port, end=signal.SIGQUIT)

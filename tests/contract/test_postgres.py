@@ -279,3 +279,21 @@ def test_a_server_that_never_answers_is_given_up(scheme):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"{scheme}://ann:SECRET@127.0.0.1:{silent.getsockname()[1]}/db"
         assert "SECRET" not in refused(place, rf"{scheme}://ann@127.0.0.1:\d+/db: ", connect_timeout=1)
+
+
+def test_a_unix_socket_leads_to_the_same_items(url, table):
+    local = f"{servers.postgres_socket()}?table={table}"
+    with connect(url) as index, connect(local, timeout=30) as other:
+        index.add(random_codes(20), ids=[f"item {number}" for number in range(20)])
+        assert content(other) == content(index)
+        other.remove(["item 3"])
+        assert not index.contains(["item 3"]).any()
+        assert other.place.endswith("data:" + local.partition("data:")[2].partition("?")[0])
+
+
+def test_a_unix_socket_is_not_encrypted_and_may_be_missing(table, tmp_path):
+    folder = str(tmp_path).replace("/", "%2F")
+    with pytest.raises(EngineError, match="No such file"):
+        connect(f"postgresql://ann@{folder}/db")
+    with pytest.raises(ValueError, match="'sslmode' parameter must be left out for a Unix socket"):
+        connect(f"postgresql://ann@{folder}/db?sslmode=require")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from hashgrove import FlatIndex
+from hashgrove.web.app import create_app
 from hashgrove.web.collection import Collection
 from hashgrove.web.details import Details
+from hashgrove.web.opening import open_index
+from hashgrove.web.several import RootPath, Several
 from page_service import N_IMAGES, chromium, collection_of_texts, collection_with_images, opened
-from web_service import at_address
+from web_service import at_address, at_app
 
 QUERY = "digit 008.png"
 
@@ -115,7 +119,7 @@ def test_the_collection_has_pages_images_and_a_filter(page, address):
     expect(page.locator("#collection-items img").first).to_have_js_property("naturalWidth", 32)
     page.get_by_role("link", name="Next").click()
     expect(page.locator("#collection-summary")).to_have_text(f"61 to 120 of {N_IMAGES} items")
-    page.get_by_label("Label").select_option("3")
+    page.locator("#filter-label").select_option("3")
     expect(page.locator("#pager")).to_be_hidden()
     assert set(items.locator(".label").all_inner_texts()) == {"3"}
 
@@ -310,7 +314,7 @@ def test_an_empty_collection(page):
     with at_address(Collection(FlatIndex(np.empty((0, 8), np.uint8)), "empty.hgi")) as address:
         page.goto(address)
         expect(page.locator("#collection-nothing")).to_contain_text("There are no items yet.")
-        expect(page.locator("#collection-nothing a")).to_have_attribute("href", "/docs#post-items")
+        expect(page.locator("#collection-nothing a")).to_have_attribute("href", "docs#post-items")
         expect(page.locator("#about")).to_contain_text("empty.hgi: 0 items")
 
 
@@ -419,3 +423,95 @@ def test_the_reference_sends_requests(refused, address):
     image.get_by_role("button", name="Send").click()
     expect(image.locator(".answer img")).to_have_js_property("naturalWidth", 32)
     expect(page.locator("#delete-items-id input")).to_have_value("")
+
+
+def test_a_picture_is_added_and_shown_among_its_neighbours(page, tmp_path):
+    collection = open_index(build_writable(tmp_path))
+    content = (tmp_path / "built" / "images" / QUERY).read_bytes()
+    with at_address(collection) as address:
+        page.goto(address)
+        page.get_by_role("button", name="Add a picture").click()
+        dialog = page.get_by_role("dialog", name="Add a picture")
+        expect(dialog.get_by_role("button", name="Add")).to_be_disabled()
+        page.locator("#add-file").set_input_files({"name": "mine.png", "mimeType": "image/png", "buffer": content})
+        expect(dialog.locator("img")).to_have_js_property("naturalWidth", 32)
+        page.get_by_label("Label (optional)").fill("drawn by hand")
+        page.keyboard.press("Enter")
+        expect(page.locator("#results-title")).to_have_text("Nearest to mine.png")
+        assert found(page)[0] == QUERY  # the same picture
+        expect(page.locator("#query .label")).to_have_text("drawn by hand")
+        expect(page.locator("#about")).to_contain_text("21 items")
+        page.keyboard.press("Escape")
+        expect(page.locator("#collection-summary")).to_have_text("1 to 21 of 21 items")
+        expect(page.locator("#collection-items img").last).to_have_js_property("naturalWidth", 32)
+        page.locator("#filter-label").select_option("drawn by hand")
+        expect(page.locator("#collection-summary")).to_have_text("1 to 1 of 1 item")
+
+
+def test_a_picture_that_is_refused_is_named_in_the_dialog(refused, tmp_path):
+    with at_address(open_index(build_writable(tmp_path))) as address:
+        refused.goto(address)
+        refused.get_by_role("button", name="Add a picture").click()
+        file = {"name": "notes.png", "mimeType": "image/png", "buffer": b"this is no image"}
+        refused.locator("#add-file").set_input_files(file)
+        refused.get_by_role("button", name="Add", exact=True).click()
+        expect(refused.locator("#add-error")).to_contain_text("must be an image")
+        expect(refused.locator("#add")).to_be_visible()
+        refused.locator("#add-id").fill(QUERY)
+        content = (tmp_path / "built" / "images" / QUERY).read_bytes()
+        refused.locator("#add-file").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": content})
+        refused.get_by_role("button", name="Add", exact=True).click()
+        expect(refused.locator("#add-error")).to_contain_text("There is an item with the id")
+        refused.get_by_role("button", name="Cancel").click()
+        expect(refused.locator("#collection-summary")).to_have_text("1 to 20 of 20 items")
+
+
+def build_writable(folder):
+    """An index of twenty digits in a folder, with its model."""
+    (folder / "built").mkdir()
+    collection = collection_with_images(folder / "built")
+    ids = [f"digit {number:03}.png" for number in range(20)]
+    place = folder / "digits.hgi"
+    index = FlatIndex(collection.codes_of(np.array(ids))[0], ids=ids, model=collection.model)
+    index.keep_features(collection.features_of(np.array(ids)), ids=ids)
+    index.save(place)
+    shutil.copy(folder / "built" / "model.hashgrove", place / "model.hashgrove")
+    return str(place)
+
+
+def test_an_item_is_found_by_the_name_on_its_card(refused):
+    ids = np.array(["a/1.png", "b/1.png", "c/2.png"])
+    details = Details(ids, columns={"name": ["The Scream", "Mona Lisa", "Mona Lisa"], "year": ["1893", "1503", "1919"]})
+    codes = np.array([[1], [2], [3]], np.uint8)
+    with at_address(Collection(FlatIndex(codes, ids=ids), "art", details=details)) as address:
+        refused.goto(address)
+        box = refused.get_by_label("Find similar items")
+        box.fill("The Scream")
+        refused.keyboard.press("Enter")
+        expect(refused.locator("#results-title")).to_have_text("Nearest to The Scream")
+        assert found(refused) == ["c/2.png", "b/1.png"]
+        box.fill("Mona Lisa")
+        refused.keyboard.press("Enter")
+        expect(refused.locator("#collection-summary")).to_have_text("1 to 2 of 2 items called Mona Lisa")
+        expect(refused.locator("#collection-items li")).to_have_count(2)
+
+
+def test_one_of_several_indexes_is_chosen(page, digits):
+    names = ["digits", "texts"]
+    apps = {
+        name: create_app(collection, names=names)
+        for name, collection in zip(names, (digits[0], collection_of_texts()), strict=True)
+    }
+    with at_app(RootPath(Several(apps), "/codes")) as address:
+        page.goto(f"{address}codes/")
+        expect(page).to_have_url(f"{address}codes/digits/")
+        expect(page.locator("#collection-items img").first).to_have_js_property("naturalWidth", 32)
+        page.get_by_label("Index").select_option("texts")
+        expect(page).to_have_url(f"{address}codes/texts/")
+        expect(page.locator("#about")).to_contain_text("reports.hgi: 40 items")
+        page.get_by_role("link", name="API").click()
+        page.locator("#get-health summary").click()
+        page.locator("#get-health button").click()
+        expect(page.locator("#get-health .answer")).to_contain_text('"items": 40')
+        file = page.get_by_role("link", name="openapi.json")
+        assert file.evaluate("link => link.href") == f"{address}codes/texts/openapi.json"

@@ -49,7 +49,7 @@ def test_everything_by_keyboard(browser, addresses):
         expect(page.locator("main")).to_be_focused()
         press("/")
         expect(page.get_by_label("Find similar items")).to_be_focused()
-        for _ in range(4):  # the two buttons, the filter, the first item
+        for _ in range(5):  # the three buttons, the filter, the first item
             press("Tab")
         items = page.locator("#collection-items a")
         expect(items.first).to_be_focused()

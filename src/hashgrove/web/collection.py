@@ -202,6 +202,8 @@ class Collection:
 
     def read_again(self) -> bool:
         """Read an engine anew if its number of items is another, or after a while; return whether it has changed."""
+        if self._contents is None:  # it is read when it is needed
+            return False
         n_items = len(self.index)
         with self._reading:
             old = self._contents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import ssl
 import struct
@@ -59,6 +60,9 @@ class PostgresIndex(Engine):
     - ``timeout``: seconds that a statement may take, with the time that a writer waits for another one, 60 by default.
       Building an approximate index has no limit.
 
+    A server on this machine is also reached through its Unix socket: give the folder of the socket, percent-encoded, in
+    the place of the host, as in ``postgresql://ann@%2Frun%2Fpostgresql/photos``.
+
     A password that is not in the URL is taken from the environment variable ``PGPASSWORD``. The extension pgvector
     must be available on the server; it is created in the database if it is not there.
     """
@@ -78,18 +82,19 @@ class PostgresIndex(Engine):
         if not server.user or not server.database:
             raise ParameterError("url", f"must name a user and a database. Got {self.place!r} instead.")
         mode = options.get("sslmode", "prefer")
-        settings = asdict(server) | {
-            "ssl_context": ssl.create_default_context() if mode == "verify-full" else ENCRYPTION[mode]
-        }
+        if server.is_local and mode not in ("prefer", "disable"):
+            raise ParameterError(
+                "sslmode", f"must be left out for a Unix socket, which is not encrypted. Got {mode!r}."
+            )
+        encryption = ssl.create_default_context() if mode == "verify-full" else ENCRYPTION[mode]
+        settings = asdict(server) | {"ssl_context": False if server.is_local else encryption}
         to_connect, self._seconds = limits_of(options)
         self._connections = Connections(lambda: self._connect(settings, to_connect, self._seconds), self.place)
         self._patient = Connections(lambda: self._connect(settings, to_connect, None), self.place)
 
     def _connect(self, settings: Mapping[str, Any], to_connect: int, seconds: int | None) -> Any:
         """Connect within a limit of time; ``seconds`` limits each statement later on."""
-        channel = socket.create_connection((settings["host"], settings["port"]), timeout=to_connect)
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a change is many short messages
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        channel = _channel(settings["host"], settings["port"], to_connect)
         try:
             connection = self._driver.connect(**settings, sock=channel)
             connection.autocommit = True  # transactions are begun and ended by `_transaction`
@@ -146,6 +151,25 @@ class PostgresIndex(Engine):
         """Close all connections."""
         self._connections.close()
         self._patient.close()
+
+
+def _channel(host: str, port: int, seconds: int) -> socket.socket:
+    """Connect to a host, or to the Unix socket that PostgreSQL makes in a folder."""
+    if not host.startswith("/"):
+        channel = socket.create_connection((host, port), timeout=seconds)
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a change is many short messages
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return channel
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError("this system has no Unix sockets")
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        channel.settimeout(seconds)
+        channel.connect(os.path.join(host, f".s.PGSQL.{port}"))
+    except BaseException:
+        channel.close()
+        raise
+    return channel
 
 
 class _PostgresSession(SqlSession):

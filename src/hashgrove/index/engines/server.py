@@ -22,9 +22,13 @@ CONNECT_SECONDS, SECONDS = 10, 60
 class Server:
     """The parts of the URL of a server; texts are empty where it has none.
 
+    The host may be a folder with a Unix socket, percent-encoded.
+
     >>> from urllib.parse import urlsplit
     >>> Server.of(urlsplit("postgresql://ann@db.example/photos"), port=5432, secret="PGPASSWORD")
     Server(host='db.example', port=5432, user='ann', database='photos')
+    >>> Server.of(urlsplit("postgresql://ann@%2Frun%2Fpostgresql/photos"), port=5432, secret="PGPASSWORD").is_local
+    True
     """
 
     host: str
@@ -32,6 +36,11 @@ class Server:
     user: str
     password: str = field(repr=False)
     database: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the host is a folder with a Unix socket."""
+        return self.host.startswith("/")
 
     @classmethod
     def of(cls, url: SplitResult, *, port: int, secret: str) -> Server:
@@ -41,14 +50,17 @@ class Server:
         except ValueError:
             given = 0
         database = unquote(url.path.removeprefix("/"))
-        if not url.hostname or given == 0 or "\0" in database or "/" in database:
+        # a folder keeps its capitals, which `hostname` has not
+        folder = unquote(url.netloc.rpartition("@")[2].partition(":")[0])
+        host = folder if folder.startswith("/") else url.hostname
+        if not host or "\0" in host or given == 0 or "\0" in database or "/" in database:
             raise ParameterError(
                 "url",
                 f"must be {url.scheme}://user@host:port/database, or user:password@, with a port from 1 to "
                 f"65535. Got {shown_url(url)!r} instead.",
             )
         password = os.environ.get(secret, "") if url.password is None else unquote(url.password)
-        return cls(url.hostname, given or port, unquote(url.username or ""), password, database)
+        return cls(host, given or port, unquote(url.username or ""), password, database)
 
 
 def limits_of(options: Mapping[str, Any]) -> tuple[int, int]:
