@@ -18,7 +18,7 @@ from hashgrove.index import connect
 from hashgrove.web import current
 from hashgrove.web.additions import Additions, Entry
 from hashgrove.web.current import Current
-from hashgrove.web.opening import open_index
+from hashgrove.web.opening import open_index, refresh
 from web_service import error_of, served
 
 PATIENCE = 30
@@ -189,7 +189,7 @@ def test_a_table_of_a_database_is_read_again(tmp_path, monkeypatch):
 def test_a_service_that_writes_does_not_look(folder):
     collection = open_collection(folder)
     with collection.index:
-        assert collection.refresh() is False
+        assert refresh(collection) is False
 
 
 def test_an_old_service_is_closed_when_the_new_one_has_taken_its_place(folder):
