@@ -1,9 +1,13 @@
-"""Codes of eight bytes from 64 directions in which classes differ (LDA): mean average precision on real data.
+"""What else eight bytes could hold: mean average precision of rivals on real data, none of which is in the library.
 
-The splits are those of `decodable.py`, beside whose table this one is to be read. The penalty of LDA is chosen on rows
-split off from the training rows. "float" ranks by the 64 numbers themselves; "product quantisation" keeps eight of 256
-centres each, and compares with the numbers of the query; "signs" keep a bit per direction after ITQ's rotation, and are
-compared with the bits of the query or with its numbers (RaBitQ without the norms of items, which need further bytes).
+The splits are those of `decodable.py`, beside whose table this one is to be read. Penalties are chosen on rows split
+off from the training rows.
+
+- 64 directions in which classes differ (LDA): "float" ranks by the 64 numbers themselves; "product quantisation" keeps
+  eight of 256 centres each, and compares with the numbers of the query; "signs" keep a bit per direction after ITQ's
+  rotation, and are compared with the bits of the query or with its numbers; RaBitQ (Gao & Long, SIGMOD 2024) keeps the
+  signs after a random rotation, and one further number per item that makes the estimated cosine unbiased (12 bytes).
+- Heads of deep hashing methods on the features: signs of a linear layer (see `heads.py`).
 
     python benchmarks/rivals.py ../shared/data                             # every set, three seeds
     python benchmarks/rivals.py ../shared/data --sets banking77-5 --seeds 1
@@ -20,8 +24,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.cluster import KMeans
 
+import heads
 from decodable import SETS, Split, inner, split
 from hashgrove import ITQ, evaluate
+from hashgrove.codes import pack
 from hashgrove.metrics import evaluate_vectors
 
 N_DIRECTIONS, N_PARTS, N_CENTRES = 64, 8, 256
@@ -56,19 +62,41 @@ def quantised(train: NDArray[np.float32], rows: NDArray[np.float32], seed: int) 
     return np.hstack(out).astype(np.float32)
 
 
-def rows(parts: Split, seed: int) -> Iterator[tuple[str, float]]:
-    """The rows of the table for one split."""
+def ranked(parts: Split, items: NDArray[np.float32], queries: NDArray[np.float32]) -> float:
+    """Mean average precision by dot products."""
+    labels = {"y_queries": parts.queries[1], "y_database": parts.database[1]}
+    return evaluate_vectors(items, queries, **labels, metric="dot").map
 
-    def ranked(parts: Split, items: NDArray[np.float32], queries: NDArray[np.float32]) -> float:
-        labels = {"y_queries": parts.queries[1], "y_database": parts.database[1]}
-        return evaluate_vectors(items, queries, **labels, metric="dot").map
 
+def of_head(parts: Split, name: str, setting: tuple[float, int], seed: int) -> float:
+    """Mean average precision of the codes of a head."""
+    unit = [X / np.linalg.norm(X, axis=1, keepdims=True) for X, _ in parts]
+    mean = unit[0].mean(axis=0)
+    train, *others = ((rows - mean) * 10 for rows in unit)  # of about unit variance, as a trained network gives them
+    W, b = heads.fit_head(name, train, parts.train[1], penalty=setting[0], n_steps=setting[1], seed=seed)
+    database, queries = (pack(rows @ W.T + b > 0) for rows in others)
+    labels = {"y_queries": parts.queries[1], "y_database": parts.database[1]}
+    return evaluate(database, queries, **labels, knn=None).map
+
+
+def of_heads(parts: Split, seed: int) -> Iterator[tuple[str, float]]:
+    """The heads of deep hashing methods, each with the setting that is best on rows of the training rows."""
+    inside = inner(parts)
+    for name in heads.HEADS:
+        best = max(heads.SETTINGS, key=lambda setting, name=name: of_head(inside, name, setting, seed))
+        yield name, of_head(parts, name, best, seed)
+
+
+def of_directions(parts: Split, seed: int) -> Iterator[tuple[str, float]]:
+    """Codes of 64 directions in which classes differ."""
     inside = inner(parts)
     penalty = max(PENALTIES, key=lambda penalty: ranked(inside, *projected(inside, penalty)[1:]))
     train, database, queries = projected(parts, penalty)
     yield "float, 64 directions", ranked(parts, database, queries)
     rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(N_DIRECTIONS, N_DIRECTIONS)))[0].astype(np.float32)
     train, database, queries = (rows @ rotation for rows in (train, database, queries))  # no part has more than others
+    bits = np.where(database > 0, np.float32(1), np.float32(-1))
+    yield "RaBitQ, 12 bytes", ranked(parts, bits / (bits * database).sum(axis=1, keepdims=True), queries)
     yield "product quantisation, 8 x 8 bits", ranked(parts, quantised(train, database, seed), queries)
     itq = ITQ(N_DIRECTIONS, random_state=seed).fit(train)
     labels = {"y_queries": parts.queries[1], "y_database": parts.database[1]}
@@ -86,11 +114,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     for name in given.sets:
-        found = [dict(rows(split(given.data, name, seed), seed)) for seed in range(given.seeds)]
-        print(f"\n{name}, {given.seeds} seeds")
-        for row in found[0]:
-            values = [one[row] for one in found]
-            print(f"  {row:<36}{np.mean(values):.4f}  ({', '.join(f'{value:.4f}' for value in values)})", flush=True)
+        print(f"\n{name}, {given.seeds} seeds", flush=True)
+        parts = [split(given.data, name, seed) for seed in range(given.seeds)]
+        for method in (of_directions, of_heads):
+            for same in zip(*(method(part, seed) for seed, part in enumerate(parts)), strict=True):
+                values = [value for _, value in same]
+                seeds = ", ".join(f"{value:.4f}" for value in values)
+                print(f"  {same[0][0]:<36}{np.mean(values):.4f}  ({seeds})", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ DATA = {
     "cifar10-effnet": ("cifar10_effnetlite0_1280_u8.npz", "X", "scale", "lo"),
     "cifar10-gist": ("cifar10_gist512_u8.npz", "X", "", ""),
 }
-WEIGHTS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)  # of the search among new classes
+WEIGHTS = (0.0, None, 0.05, 0.1, 0.25, 0.5, 1.0)  # of the search among new classes
 
 
 def load(folder: Path, name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,6 +87,7 @@ def main() -> None:
                     hasher = FastHash(N_BITS, new_classes=weight, **settings).fit(X[train], partly, unlabelled=-1)
                     record(f"new_classes={weight}", [*measure(hasher, X, y, labelled), hasher.generic_bits_])
                 continue
+            settings["new_classes"] = 0
             alone = FastHash(N_BITS, generic_bits=16, **settings).fit(X[known], y[known])
             record("16 generic bits, labelled rows only", measure(alone, X, y, labelled))
             for n_generic in (16, 24, 32, 48, 64):

@@ -3,7 +3,8 @@
 No hash function is best everywhere. Posterior bits lead with many labels and few rows per label, trees lead where
 classes are not linearly separable. Rules of thumb (the number of labels, the accuracy of single bits, shorter codes)
 choose wrongly, so the trial is the real thing in small: at most 4,000 rows, a part of them held out, codes of the full
-length, and the measure that the user asked for among rows that were held out.
+length, and the measure that the user asked for among rows that were held out. Codes that decode are tried if items
+will be ranked by what their codes state; their ranking by Hamming distance is behind that of other codes.
 
 All candidates answer the same queries, so their differences are paired: one displaces a safer one only if it leads by
 more than the standard error of the difference. The choice depends on the data and the seed only.
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from hashgrove.functions import BoostedTrees, Learner, PosteriorBits
+from hashgrove.functions import BoostedTrees, DecodableBits, HashFunction, PosteriorBits
 from hashgrove.metrics import Difference
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.html import html_table
@@ -63,7 +64,7 @@ class Trial:
     n_queries: int
 
     @classmethod
-    def of(cls, hash_function: Learner, values: NDArray[np.float64]) -> Trial:
+    def of(cls, hash_function: HashFunction, values: NDArray[np.float64]) -> Trial:
         """The trial of a hash function that reached these values for its queries."""
         n = len(values)
         error = float(values.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.5
@@ -83,7 +84,7 @@ class Choice:
 
     Attributes
     ----------
-    hash_function : Learner
+    hash_function : HashFunction
     trials : tuple of Trial
         In the order in which they were tried; empty if there was no trial.
     n_rows, n_held_out : int
@@ -94,7 +95,7 @@ class Choice:
         What was measured.
     """
 
-    hash_function: Learner
+    hash_function: HashFunction
     trials: tuple[Trial, ...]
     n_rows: int
     n_held_out: int
@@ -125,7 +126,7 @@ class Choice:
 class Candidate:
     """A hash function to try, by how much it must lead to be worth its time, and for how many rows at most."""
 
-    hash_function: Learner
+    hash_function: HashFunction
     lead: float = 0.0
     max_rows: int | None = None
 
@@ -148,6 +149,7 @@ def choose(
     rng: np.random.Generator,
     *,
     metric: str = "map",
+    decoded: bool = False,
     groups: NDArray[np.intp] | None = None,
     n_jobs: int | None = None,
     say: Callable[[str], object] = lambda text: None,
@@ -164,6 +166,8 @@ def choose(
     rng : Generator
         Draws the sample.
     metric : {"map", "precision@10"}
+    decoded : bool
+        Whether items with codes that decode will be ranked by what their codes state.
     groups : array of shape (n,), optional
         Numbers of groups of rows that are not divided between training and search.
     n_jobs : int or None
@@ -180,7 +184,8 @@ def choose(
         if not supervision.subset(rows).has_pairs():
             why = f"The {part} rows have no similar or no dissimilar pair, so nothing can be measured."
             return Choice(PosteriorBits(), (), 0, 0, why)
-    tried = tuple(one for one in candidates() if one.max_rows is None or len(X) <= one.max_rows)
+    more = (Candidate(DecodableBits()),) if decoded and supervision.exclusive else ()
+    tried = tuple(one for one in (*candidates(), *more) if one.max_rows is None or len(X) <= one.max_rows)
     labels, options = supervision.subset(held_out).evaluation_labels()
     contest = Contest(fit, X[trained], supervision.subset(trained), X[held_out], labels, options, metric, n_jobs)
     with sharing():
@@ -240,7 +245,7 @@ def _batches(tried: Sequence[Candidate]) -> tuple[list[int], list[int]]:
     return always, [place for place in range(len(tried)) if place not in always]
 
 
-def _is_hopeless(learner: Learner, tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> bool:
+def _is_hopeless(learner: HashFunction, tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) -> bool:
     """Whether others of its kind were tried, and the first candidate, of another kind, leads all of them clearly.
 
     That is by more than `DECISIVE_LEAD`, and beyond the 95 % interval of the difference. The first candidate is a fair
@@ -280,7 +285,7 @@ def _best(tried: Sequence[Candidate], values: dict[int, NDArray[np.float64]]) ->
     return best
 
 
-def _smaller(learner: Learner) -> Learner:
+def _smaller(learner: HashFunction) -> HashFunction:
     """The same learner with fewer trees and anchors, for a trial."""
     sizes = {name: getattr(learner, name, None) for name in ("n_trees", "n_anchors")}
     fewer = {name: max(1, int(size * TRIAL_SHARE)) for name, size in sizes.items() if size is not None}

@@ -27,7 +27,9 @@ from hashgrove.functions import (
     HashFunction,
     as_learner,
     count_generic_bits,
+    has_new_classes,
     learn_generic_bits,
+    with_clusters,
 )
 from hashgrove.hasher import SupervisedHasher
 from hashgrove.inference import SOLVERS, as_solver
@@ -44,7 +46,7 @@ from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.models import plain, plain_as_before
 from hashgrove.storage.stored_rows import StoredRows, rows_of
-from hashgrove.supervision import Supervision, Target, read_groups
+from hashgrove.supervision import ClassLabels, Supervision, Target, read_groups
 from hashgrove.two_step import BitRecord, two_step
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ MAX_OTHERS = 20_000  # rows without a label that are used
 TRIAL_OTHERS = 4000  # of them in a trial
 BYTES_AHEAD = 2**28  # of bits that are inferred before the hash functions of the ones before them are learned
 METRICS = ("map", "precision@10")  # of the trial
+RANKINGS = ("hamming", "decoded")
 
 
 class FastHash(SupervisedHasher):
@@ -78,6 +81,9 @@ class FastHash(SupervisedHasher):
         classifier.
     metric : {"map", "precision@10"}, default="map"
         What ``"auto"`` measures: how good the whole ranking is, or its first ten items.
+    ranking : {"hamming", "decoded"}, default="hamming"
+        How items will be ranked: with ``"decoded"``, ``"auto"`` also tries codes that state how likely each class is.
+        They are then ranked by `hashgrove.index.Decoded`, which needs class labels, and queries that are rows of X.
     inference : {"block-gc", "icm", "spectral"} or solver, default="block-gc"
         Step 1, which infers the values of each bit.
     n_similar, n_dissimilar : int or None, default=100
@@ -89,9 +95,11 @@ class FastHash(SupervisedHasher):
         so that items of one class, or of classes that were never seen, do not collapse. They are spread evenly over
         the code; with ``n_bits`` all bits are generic. ``None`` means what suits the hash function: a quarter for
         posterior bits, an eighth for trees that start from a linear score, otherwise none.
-    new_classes : float, default=0.0
-        How much a search among classes that are not in training matters, from 0 to 1, beside one among trained classes.
-        Above 0, a trial that leaves classes out chooses the number of generic bits.
+    new_classes : float or None, default=None
+        How much a search among classes without labels matters, from 0 to 1, beside one among labelled classes. Above 0,
+        a trial that leaves classes out chooses the number of generic bits. Unless it is 0, clusters of the rows without
+        a label that are unlike all classes serve as further classes, if at least a fifth of these rows are. ``None``
+        also makes half of the bits generic then.
     weighted : bool or None, default=None
         Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code. ``None``
         means what suits the hash function.
@@ -151,7 +159,8 @@ class FastHash(SupervisedHasher):
     the other rows get the values of their class. ``history_`` then has the objective of the sample.
 
     Rows without a label, or without a pair, show what varies in the data: generic bits learn from them (from at most
-    20,000 random ones), and so does a hash function with ``semi_supervised``. All other bits learn from the other rows.
+    20,000 random ones), and so does a hash function with ``semi_supervised``. If many of them are unlike all classes,
+    all bits do (see ``new_classes``).
 
     Examples
     --------
@@ -170,6 +179,7 @@ class FastHash(SupervisedHasher):
     _data: str | None  # fingerprint of the rows and labels of the fit
     _learned: Encoder | None  # the bits that a warm start goes on from
     _n_generic: int | None  # the number of generic bits that a trial has chosen
+    _has_new: bool = False  # whether rows without a label show new classes, which clusters of them stand for
     history_: list[BitRecord]
     hash_function_: HashFunction
     generic_bits_: int
@@ -180,11 +190,12 @@ class FastHash(SupervisedHasher):
     validation_: Validation
     constraints: ClassVar[dict[str, Constraint]] = {
         "metric": OneOf(METRICS),
+        "ranking": OneOf(RANKINGS),
         "n_similar": Integer(1, or_none=True),
         "n_dissimilar": Integer(1, or_none=True),
         "min_shared": Integer(1),
         "generic_bits": Integer(0, or_none=True),
-        "new_classes": Number(low=0, below=1.0000001),
+        "new_classes": Number(low=0, below=1.0000001, or_none=True),
         "weighted": Flag(or_none=True),
         "stagewise": Flag(or_none=True),
         "loss_length": OneOf(("current", "final")),
@@ -198,12 +209,13 @@ class FastHash(SupervisedHasher):
         loss: str | losses.Loss = "hinge",
         hash_function: Any = AUTO,
         metric: str = "map",
+        ranking: str = "hamming",
         inference: Any = "block-gc",
         n_similar: int | None = 100,
         n_dissimilar: int | None = 100,
         min_shared: int = 2,
         generic_bits: int | None = None,
-        new_classes: float = 0.0,
+        new_classes: float | None = None,
         weighted: bool | None = None,
         stagewise: bool | None = None,
         loss_length: str = "current",
@@ -217,6 +229,7 @@ class FastHash(SupervisedHasher):
         self.loss = loss
         self.hash_function = hash_function
         self.metric = metric
+        self.ranking = ranking
         self.inference = inference
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
@@ -371,9 +384,12 @@ class FastHash(SupervisedHasher):
         if learner is None:
             self._choose_generic(X, supervision, learned, others, groups)
             learner = self._choose(X, supervision, learned, others, groups)
-        file = None if checkpoint is None else self._checkpoint(checkpoint, X, supervision, others, learner)
+        training = self._training_rows(X, supervision, learner, others, learned.seed)
+        if len(learned) and len(training[0]) > len(supervision):
+            learned = self._earlier_bits(training[0], learned.seed)
+        file = None if checkpoint is None else self._checkpoint(checkpoint, *training, others, learner)
         if file is not None:
-            learned = LearnedBits.of_checkpoint(file, X) or learned
+            learned = LearnedBits.of_checkpoint(file, training[0]) or learned
 
         def after_each(record: BitRecord) -> None:
             if file is not None:
@@ -384,7 +400,9 @@ class FastHash(SupervisedHasher):
         n_learned = self.n_bits - self._count_generic(learner)
         try:
             with interruptible(), report_progress(n_learned, done=len(learned), verbose=self.verbose) as show:
-                encoder, self.inferred_codes_ = self._learn_bits(X, supervision, learner, learned, others, after_each)
+                encoder, self.inferred_codes_ = self._learn_bits(
+                    X, supervision, training, learner, learned, others, after_each
+                )
         except KeyboardInterrupt:
             if final and len(learned):  # a warm start goes on from them
                 self._learned = self.encoder_ = learned.join()
@@ -400,6 +418,7 @@ class FastHash(SupervisedHasher):
         self,
         X: NDArray[Any],
         supervision: Supervision,
+        training: tuple[NDArray[Any], Supervision],
         learner: HashFunction,
         learned: LearnedBits,
         others: NDArray[Any] | None,
@@ -407,7 +426,8 @@ class FastHash(SupervisedHasher):
     ) -> tuple[Encoder, Codes]:
         """Consume Algorithm 1, then add the generic bits; returns an encoder, and the codes that step 1 inferred.
 
-        New bits are added to ``learned``. The hasher itself stays as it is.
+        Learned bits learn from the ``training`` rows, see `_training_rows`; generic bits learn from ``X`` and
+        ``others``. New bits are added to ``learned``. The hasher itself stays as it is.
         """
         n_generic = self._count_generic(learner)
         n_learned = self.n_bits - n_generic
@@ -421,9 +441,12 @@ class FastHash(SupervisedHasher):
         if n_learned == 0:
             only = learn_generic_bits(X, supervision, n_bits=n_generic, rng=substream(rng, 3), others=others)
             return only, only.encode(X, n_jobs=self.n_jobs)
-        step_one = self._step_one(supervision, learner, n_learned, learned.seed)
+        rows, known = training
+        step_one = self._step_one(known, learner, n_learned, learned.seed)
         given = {"supervision": supervision, "others": others}
-        more = given if getattr(learner, "semi_supervised", False) else {"supervision": supervision}
+        more: dict[str, Any] = {"supervision": known} | (
+            {"others": others} if getattr(learner, "semi_supervised", False) else {}
+        )
         prepare = partial(_prepare, learner=learner, seed=learned.seed, earlier=learned.encoder, **more)
         executor = current_executor()
         if executor is not None and stagewise:
@@ -434,15 +457,15 @@ class FastHash(SupervisedHasher):
             )
         n_jobs = self.n_jobs if executor is None else 1  # then rows are prepared here only if something asks for it
         with beside(n_jobs=n_jobs) as start:  # neither step 1 nor generic bits need anything of what is prepared
-            data = start(prepare, X, n_jobs=self.n_jobs)
+            data = start(prepare, rows, n_jobs=self.n_jobs)
             streams = substream(rng, 3)
             generic = start(learn_generic_bits, X, n_bits=n_generic, rng=streams, **given) if n_generic else None
             inferred = learned.replay(step_one, stagewise=stagewise)
 
             def execute(learn: Callable[[Any, Any], Any], targets: Iterable[Any]) -> Iterator[Any]:
                 if executor is not None:
-                    return executor.map(learn, targets, prepare=prepare, rows=X)
-                ahead = _bits_ahead(X.shape[0])
+                    return executor.map(learn, targets, prepare=prepare, rows=rows)
+                ahead = _bits_ahead(rows.shape[0])
                 return in_order(lambda target: learn(data(), target), targets, n_jobs=self.n_jobs, ahead=ahead)
 
             with closing(two_step(step_one, learner, data, stagewise=stagewise, execute=execute)) as learned_bits:
@@ -452,7 +475,7 @@ class FastHash(SupervisedHasher):
                     if after_each is not None:
                         for record in new.records:
                             after_each(record)
-        encoder, bits = learned.join(), np.stack(inferred, axis=1) > 0
+        encoder, bits = learned.join(), np.stack(inferred, axis=1)[: X.shape[0]] > 0
         if generic is not None:
             spread = generic()
             encoder = Spread(learned=encoder, generic=spread)
@@ -503,12 +526,15 @@ class FastHash(SupervisedHasher):
             settled = {"generic_bits": self._asked_generic(), "new_classes": 0.0}
             # without what only this process has, since trials may be sent to others
             hasher = self.__class__(**self.get_params(deep=False) | settled | {"callbacks": (), "verbose": 0})
+            hasher._has_new = self._has_new
 
             def fit(learner: HashFunction, X: NDArray[Any], supervision: Supervision) -> Encoder:
-                return hasher._learn_bits(X, supervision, learner, LearnedBits(seed), fewer)[0]
+                training = hasher._training_rows(X, supervision, learner, fewer, seed)
+                return hasher._learn_bits(X, supervision, training, learner, LearnedBits(seed), fewer)[0]
 
             rng = substream(np.random.default_rng(seed), 4)
-            how: dict[str, Any] = {"metric": self.metric, "groups": groups, "n_jobs": self.n_jobs}
+            how: dict[str, Any] = {"metric": self.metric, "decoded": self.ranking == "decoded", "groups": groups}
+            how["n_jobs"] = self.n_jobs
             with show_step("choosing the hash function", verbose=self.verbose) as say:
                 self.choice_ = choose(fit, X, supervision, rng, say=say, **how)
             self.hash_function_ = self.choice_.hash_function
@@ -522,13 +548,16 @@ class FastHash(SupervisedHasher):
         others: NDArray[Any] | None,
         groups: NDArray[np.intp] | None,
     ) -> None:
-        """Choose the number of generic bits by a trial that leaves classes out, if ``new_classes`` asks for it."""
+        """Find out whether there are new classes and, if ``new_classes`` says so, how many generic bits they need."""
         if self.new_classes and self.generic_bits is not None:
             raise ParameterError(
                 "new_classes",
                 f"chooses the number of generic bits, so it must be 0 with generic_bits={self.generic_bits}. "
                 f"Got {self.new_classes} instead; leave one of the two out.",
             )
+        rng = np.random.default_rng(learned.seed)
+        may_join = self.new_classes != 0 and isinstance(X, np.ndarray)  # no row joins rows in files
+        self._has_new = may_join and has_new_classes(X, supervision, others, substream(rng, 6))
         if len(learned):
             return
         self._n_generic, self.generic_trials_ = None, ()
@@ -538,21 +567,43 @@ class FastHash(SupervisedHasher):
             def fit(count: int, X: NDArray[Any], supervision: Supervision, others: NDArray[Any] | None) -> Encoder:
                 hasher = self.__class__(**self.get_params(deep=False) | {"generic_bits": count, "new_classes": 0.0})
                 learner = as_learner("posterior")
-                return hasher._learn_bits(X, supervision, learner, LearnedBits(learned.seed), others)[0]
+                training = self._training_rows(X, supervision, learner, others, learned.seed)
+                return hasher._learn_bits(X, supervision, training, learner, LearnedBits(learned.seed), others)[0]
 
-            rng = substream(np.random.default_rng(learned.seed), 5)
             how: dict[str, Any] = {"n_bits": self.n_bits, "new_classes": self.new_classes}
             how |= {"groups": groups, "n_jobs": self.n_jobs}
-            self._n_generic, self.generic_trials_ = choose_generic_bits(fit, X, supervision, _fewer(others), rng, **how)
+            self._n_generic, self.generic_trials_ = choose_generic_bits(
+                fit, X, supervision, _fewer(others), substream(rng, 5), **how
+            )
+
+    def _learns_clusters(self, learner: HashFunction) -> bool:
+        """Whether bits also learn from clusters of rows of new classes."""
+        return self._has_new and bool(getattr(learner, "learns_clusters", True))
+
+    def _training_rows(
+        self,
+        X: NDArray[Any],
+        supervision: Supervision,
+        learner: HashFunction,
+        others: NDArray[Any] | None,
+        seed: int,
+    ) -> tuple[NDArray[Any], Supervision]:
+        """What learned bits learn from: the rows with a label and, behind them, clusters of rows of new classes."""
+        if others is None or not isinstance(supervision, ClassLabels) or not self._learns_clusters(learner):
+            return X, supervision
+        return with_clusters(X, supervision, others, rng=substream(np.random.default_rng(seed), 9))
 
     def _asked_generic(self) -> int | None:
-        """The number of generic bits that was asked for or chosen by a trial; None means what suits the learner."""
+        """The number of generic bits that was asked for or chosen by a trial; None if neither."""
         if not self.new_classes:
             return self.generic_bits
         return self._n_generic if hasattr(self, "_n_generic") else self.generic_bits_  # of a loaded model
 
     def _count_generic(self, learner: HashFunction) -> int:
-        return count_generic_bits(self._asked_generic(), self.n_bits, learner)
+        asked = self._asked_generic()
+        if asked is None and self._learns_clusters(learner):
+            asked = self.n_bits // 2
+        return count_generic_bits(asked, self.n_bits, learner)
 
     def _suited(self, name: str, learner: HashFunction) -> bool:
         """The value of a flag; if it is None, the one that suits the hash function."""
@@ -587,7 +638,7 @@ class FastHash(SupervisedHasher):
         learner: HashFunction,
     ) -> Checkpoint:
         """A checkpoint of everything that decides what a bit becomes, however many bits there will be."""
-        before_the_first_bit = {"metric", "new_classes"}  # they matter then only
+        before_the_first_bit = {"metric", "ranking", "new_classes"}  # they matter then only
         left_out = self.not_saved | {"n_bits", "generic_bits"} | before_the_first_bit
         values = self.get_params(deep=False) | {"hash_function": learner}
         parameters = {name: plain_as_before(value) for name, value in values.items() if name not in left_out}

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder
-from hashgrove.functions import Learner
-from hashgrove.metrics import evaluate
+from hashgrove.functions import HashFunction
+from hashgrove.metrics import Report, VectorReport, evaluate, evaluate_vectors
 from hashgrove.runtime.estimators import describe
 from hashgrove.runtime.executors import current_executor
 from hashgrove.runtime.threads import beside
@@ -24,7 +24,7 @@ __all__ = ["NAMES", "Contest", "Fit"]
 K = 10
 NAMES = {"map": "mean average precision", "precision@10": "precision@10"}
 
-Fit = Callable[[Learner, NDArray[Any], Supervision], Encoder]
+Fit = Callable[[HashFunction, NDArray[Any], Supervision], Encoder]
 
 log = logging.getLogger("hashgrove")
 
@@ -55,34 +55,35 @@ class Contest:
     metric: str
     n_jobs: int | None
 
-    def measure(self, learner: Learner) -> NDArray[np.float64]:
+    def measure(self, learner: HashFunction) -> NDArray[np.float64]:
         """The values of the queries for codes of a hash function."""
         started = time.perf_counter()
-        codes = self.fit(learner, self.rows, self.known).encode(self.searched, n_jobs=self.n_jobs)
-        report = evaluate(
-            codes,
-            codes,
-            y_queries=self.labels,
-            y_database=self.labels,
-            k=K,
-            exclude_self=True,
-            knn=None,
-            n_jobs=self.n_jobs,
-            **self.options,
-        )
+        report = self.report(self.fit(learner, self.rows, self.known))
         found = report.average_precision if self.metric == "map" else report.query_precision
         found = found[~np.isnan(found)]  # of the same queries in every trial
         seconds = time.perf_counter() - started
         log.info("trial of %s: %s %.4f in %.1f s", describe(learner), NAMES[self.metric], found.mean(), seconds)
         return found
 
-    def measure_all(self, learners: Sequence[Learner], *, say: Callable[[str], object]) -> list[NDArray[np.float64]]:
+    def report(self, encoder: Encoder) -> Report | VectorReport:
+        """Each row searched among the others, by what codes state or, if they do not decode, by distance."""
+        codes = encoder.encode(self.searched, n_jobs=self.n_jobs)
+        labels = {"y_queries": self.labels, "y_database": self.labels}
+        options = {"k": K, "exclude_self": True, "n_jobs": self.n_jobs} | labels | self.options
+        if encoder.decoder is None:
+            return evaluate(codes, codes, knn=None, **options)
+        queries = encoder.as_queries(self.searched, n_jobs=self.n_jobs).probabilities
+        return evaluate_vectors(encoder.decoder.decode(codes), queries, metric="dot", **options)
+
+    def measure_all(
+        self, learners: Sequence[HashFunction], *, say: Callable[[str], object]
+    ) -> list[NDArray[np.float64]]:
         """The same for several hash functions, side by side: in threads, or by the executor of the fit.
 
         ``say`` gets a line when a trial begins.
         """
 
-        def announced(learner: Learner) -> Learner:
+        def announced(learner: HashFunction) -> HashFunction:
             say(f"trying {describe(learner)} on a sample")
             return learner
 

@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, choosing, load_hasher
+from hashgrove import ITQ, BoostedTrees, FastHash, PosteriorBits, choosing, evaluate, load_hasher
 from hashgrove.choosing import LEAST_ROWS, Candidate, candidates
 from hashgrove.cli import main
-from hashgrove.functions import posterior
+from hashgrove.functions import DecodableBits, posterior
+from hashgrove.metrics import evaluate_vectors
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.runtime.estimators import describe
 from hashgrove.storage.modelfile import read_header
 from hashgrove.storage.models import plain
 from hashgrove.supervision import ClassLabels
+from hashgrove.trials import Contest
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
 
 X, Y = blobs(120, 6)
@@ -66,6 +68,30 @@ class TestChoice:
         given = auto(hash_function=chosen.hash_function_).fit(X, Y)
         np.testing.assert_array_equal(chosen.decision_function(X_NEW), given.decision_function(X_NEW))
         assert given.choice_ is None
+
+    def test_codes_that_decode_are_tried_for_decoded_rankings_only(self):
+        rows, y = blobs(240, 20, noise=0.3)
+        plain_ranking, decoded = (auto(16, ranking=r).fit(rows, y).choice_ for r in ("hamming", "decoded"))
+        name = describe(DecodableBits())
+        assert name not in {trial.hash_function for trial in plain_ranking.trials}
+        values = {trial.hash_function: trial.value for trial in decoded.trials}
+        assert values[name] > values[describe(PosteriorBits())]
+        assert describe(decoded.hash_function) == name
+
+    def test_what_codes_state_is_measured(self):
+        rows, y = blobs(240, 20, noise=0.3)
+        encoder = FastHash(16, hash_function="decodable", random_state=0).fit(rows[:160], y[:160]).encoder_
+        left, labels = rows[160:], y[160:]
+        options = {"n_jobs": 1, "y_queries": labels, "y_database": labels, "k": 10, "exclude_self": True}
+        p = encoder.as_queries(left).probabilities
+        stated = evaluate_vectors(encoder.decoder.decode(encoder.encode(left)), p, metric="dot", **options)
+        contest = Contest(None, rows[:160], ClassLabels(y[:160]), left, labels, {}, "map", 1)
+        assert contest.report(encoder).map == stated.map
+        assert stated.map > evaluate(*[encoder.encode(left)] * 2, knn=None, **options).map
+
+    def test_tags_have_no_codes_that_decode(self):
+        trials = auto(ranking="decoded").fit(*blob_tags()).choice_.trials
+        assert describe(DecodableBits()) not in {trial.hash_function for trial in trials}
 
     @pytest.mark.usefixtures("no_trial_in_full")
     def test_trials_share_decompositions_and_find_the_same_without_sharing(self, monkeypatch):

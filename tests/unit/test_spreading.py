@@ -8,6 +8,7 @@ import pytest
 import naive
 from hashgrove import FastHash, PosteriorBits
 from hashgrove.functions import DecodableBits, spreading
+from hashgrove.functions.clusters import are_familiar
 from hashgrove.functions.posterior import LabelPosterior, UnitRows
 from hashgrove.numerics.near_rows import near_rows_graph, spread_labels
 from hashgrove.numerics.unit_rows import unit_rows
@@ -186,10 +187,10 @@ def test_rows_of_classes_without_labels_take_no_part():
 @pytest.mark.parametrize("y", [[0, 1, 2, 3], [0, 1, 2, 9]], ids=["all classes", "absent classes"])
 def test_classes_of_one_row_each_say_nothing_about_distances(y):
     rows = unit_rows(X)
-    assert spreading._are_familiar(rows[4:], rows[:4], ClassLabels(np.array(y))).all()
+    assert are_familiar(rows[4:], rows[:4], ClassLabels(np.array(y))).all()
 
 
 def test_absent_classes_make_no_row_familiar():
     """The rows of the only class are far from each other, and the other row is still farther from their mean."""
     rows, other = unit_rows(np.array([[1, 0.1], [-1, 0.1]])), np.array([[0, -1]], np.float32)
-    assert not spreading._are_familiar(other, rows, ClassLabels(np.array([4, 4])))[0]
+    assert not are_familiar(other, rows, ClassLabels(np.array([4, 4])))[0]

@@ -35,7 +35,10 @@ GROUPS = {
         ),
         *("--id-column", "--feature-columns", "--cache"),
     ),
-    "Codes": ("--bits", "--hash-function", "--metric", "--generic-bits", "--new-classes", "--min-shared", "--validate"),
+    "Codes": (
+        *("--bits", "--hash-function", "--metric", "--ranking", "--generic-bits", "--new-classes", "--min-shared"),
+        "--validate",
+    ),
     "Running": ("--seed", "--checkpoint", "--scheduler", "--n-jobs", "--quiet", "--help"),
     "Method": (*("--loss", "--inference", "--similar", "--dissimilar", "--weighted", "--stagewise", "--loss-length"),),
 }  # titles in the help, and flags

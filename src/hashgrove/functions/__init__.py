@@ -11,6 +11,7 @@ from sklearn.base import is_classifier
 from hashgrove.functions.base import BatchLearner, HashFunction, JointLearner, Learner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
+from hashgrove.functions.clusters import has_new_classes, with_clusters
 from hashgrove.functions.codewords import Codewords
 from hashgrove.functions.decodable import DecodableBits
 from hashgrove.functions.generic import count_generic_bits, learn_generic_bits
@@ -33,7 +34,9 @@ __all__ = [
     "PosteriorBits",
     "as_learner",
     "count_generic_bits",
+    "has_new_classes",
     "learn_generic_bits",
+    "with_clusters",
 ]
 
 HASH_FUNCTIONS: dict[str, type[HashFunction]] = {

@@ -87,6 +87,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
     weighted: ClassVar[bool] = False
     generic_share: ClassVar[float] = 0.25
     semi_supervised: ClassVar[bool] = True
+    learns_clusters: ClassVar[bool] = False  # codes state how likely the classes of the labels are, and no others
 
     def __init__(
         self, *, classifier: str = "logistic", spread: bool = True, n_anchors: int | None = None, n_rounds: int = 3

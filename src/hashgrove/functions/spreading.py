@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import softmax
 
+from hashgrove.functions.clusters import are_familiar
 from hashgrove.functions.generic import GenericDirections
 from hashgrove.numerics.calibration import fit_temperature
 from hashgrove.numerics.logistic import Logits, OutOfFold, fit_out_of_fold, refit_out_of_fold, split_folds
@@ -32,7 +33,6 @@ MAX_ROWS = 10_000  # of the graph: of rows with a label, and of rows without
 N_DIRECTIONS = 64  # in which rows are near or far
 LEAST_HEARD = 1e-4  # of a class, as a share of what a row hears of all classes, so that no guess rules out a class
 LEAST_PROBABILITY = 1e-6
-UNFAMILIAR = 0.1  # share of the rows with a label that are farther from their class than a familiar row may be
 
 
 def logistic_regression(
@@ -119,7 +119,7 @@ class _NearRows(NamedTuple):
         found = GenericDirections.learn(rows[chosen], supervision.subset(chosen), **options)
         Z = unit_rows(found.rows @ found.directions.T)
         known, unknown = np.split(unit_rows(found.rows), [len(chosen)])
-        familiar = np.flatnonzero(_are_familiar(unknown, known, supervision.subset(chosen)))
+        familiar = np.flatnonzero(are_familiar(unknown, known, supervision.subset(chosen)))
         return cls(chosen, near_rows_graph(Z, n_jobs=n_jobs), familiar)
 
     def shares(self, labels: NDArray[np.float64], visible: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -129,21 +129,3 @@ class _NearRows(NamedTuple):
         known[:n] = labels[self.chosen] * visible[self.chosen, None]
         heard = spread_labels(self.graph, known)[n:][self.familiar]
         return np.asarray(heard / np.maximum(heard.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
-
-
-def _are_familiar(
-    others: NDArray[np.float32], rows: NDArray[np.float32], supervision: Supervision
-) -> NDArray[np.bool_]:
-    """Whether other rows are as near to the mean of a class as nine tenths of the labelled rows to their own class.
-
-    All rows have length 1. A labelled row is compared with the mean of the others of its class.
-    """
-    classes, _ = supervision.evaluation_labels()
-    sums, counts = supervision.class_sums(rows), np.bincount(classes)
-    has_others = counts[classes] > 1
-    if not has_others.any():  # then nothing is known about distances inside classes
-        return np.ones(len(others), bool)
-    rest = unit_rows(sums[classes] - rows)
-    cosines = np.einsum("ij,ij->i", rest, rows)[has_others]
-    nearest = (others @ unit_rows(sums[counts > 0]).T).max(axis=1)
-    return np.asarray(nearest >= np.quantile(cosines, UNFAMILIAR))

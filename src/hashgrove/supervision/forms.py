@@ -71,6 +71,25 @@ class ClassLabels(Supervision):
         """The labels of these points."""
         return ClassLabels(self.classes[rows], _rows_of(self.weights, rows), self.names)
 
+    def joined_by(self, further: NDArray[np.int64], *, weight: float) -> ClassLabels:
+        """These labels, and those of further points: numbers from 0 of further classes, which have no names.
+
+        Each further point counts ``weight`` times as much as a point of these.
+
+        Examples
+        --------
+        >>> both = ClassLabels(np.array([0, 1])).joined_by(np.array([0, 0]), weight=0.5)
+        >>> both.classes.tolist(), both.weights.round(2).tolist()
+        ([0, 1, 2, 2], [1.33, 1.33, 0.67, 0.67])
+        """
+        first = max(self.n_classes, len(self.names))
+        weights = self.weights
+        if weights is not None or weight != 1:
+            known = np.ones(len(self)) if weights is None else weights
+            weights = np.append(known, np.full(len(further), weight * known.mean()))
+            weights /= weights.mean()
+        return ClassLabels(np.append(self.classes, first + further), weights)
+
     def indicator(self) -> sparse.csr_array:
         """One column per class, which is 1 for the points of this class."""
         known = self.known
