@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,27 +28,39 @@ N_BYTES, N_CLIENTS, TARGET = 8, 4, 250.0
 MOST = 2**24  # bytes of a body
 
 
-def requests() -> dict[str, bytes]:
+class Hostile(NamedTuple):
+    """A request, and the status that its answer must have: otherwise something else than the request is measured."""
+
+    status: int
+    content: bytes
+
+
+def search(**body: object) -> bytes:
+    """Return a search in JSON."""
+    return post("/search", json.dumps(body).encode())
+
+
+def requests() -> dict[str, Hostile]:
     """Return the requests by what they are."""
     rng = random.Random(0)
     codes = [rng.randbytes(N_BYTES).hex() for _ in range(1024)]
-    wide = json.dumps({"codes": codes, "k": 1000, "show_code": True}).encode()
-    fitting = json.dumps({"codes": codes[:100], "k": 1000, "show_code": True}).encode()
     floats = b'{"features": [[' + b",".join([b"0.1234567x"] * (15 * 2**20 // 11)) + b"]]}"
     strings = b'{"features": [["' + b'","'.join([b"a"] * 120_000) + b'"]]}'
     numbers = b'{"codes": [' + b",".join([b"1.5"] * 1_000_000) + b"]}"
     deep = b'{"codes": ' + b"[" * (MOST // 2) + b"]" * (MOST // 2 - 100) + b"}"
     binary = os.urandom(MOST - MOST % N_BYTES)
+    shown = {"show_code": True}
     return {
-        "15 MB of wrong floats": post("/search", floats),
-        "120,000 texts for numbers": post("/search", strings),
-        "1,000,000 numbers for codes": post("/search", numbers),
-        "1,024 codes x k = 1,000 with bits": post("/search", wide),
-        "100 codes x k = 1,000 with bits": post("/search", fitting),
-        "16 MB of brackets": post("/search", deep),
-        "16 MB of codes": post("/search?kind=codes&k=1", binary, kind="application/octet-stream"),
-        "a page of 500 items": request("GET", "/items?limit=500"),
-        "nothing": request("GET", "/health"),
+        "15 MB of wrong floats": Hostile(413, post("/search", floats)),
+        "120,000 texts for numbers": Hostile(422, post("/search", strings)),
+        "1,000,000 numbers for codes": Hostile(422, post("/search", numbers)),
+        "1,024 codes x k = 1,000 with bits, which are too many": Hostile(422, search(codes=codes, k=1000, **shown)),
+        "1,024 codes x k = 97 with bits, the most": Hostile(200, search(codes=codes, k=97, **shown)),
+        "100 codes x k = 1,000 with bits, the most": Hostile(200, search(codes=codes[:100], k=1000, **shown)),
+        "16 MB of brackets": Hostile(400, post("/search", deep)),
+        "16 MB of codes": Hostile(422, post("/search?kind=codes&k=1", binary, kind="application/octet-stream")),
+        "a page of 500 items": Hostile(200, request("GET", "/items?limit=500")),
+        "nothing": Hostile(200, request("GET", "/health")),
     }
 
 
@@ -65,8 +78,10 @@ def measure(items: int, seconds: float) -> dict[str, dict[str, object]]:
                 with beside(port) as waits:
                     begin = time.monotonic()
                     while time.monotonic() - begin < seconds:
-                        done = load(port, [asked], n_clients=N_CLIENTS, n_requests=N_CLIENTS)
+                        done = load(port, [asked.content], n_clients=N_CLIENTS, n_requests=N_CLIENTS)
                         statuses.update(done.statuses)
+                if set(statuses) - {asked.status, 503}:
+                    raise RuntimeError(f"{name}: must be answered with {asked.status}. Got {dict(statuses)}.")
                 found[name] = {"statuses": statuses, **waits}
                 print(json.dumps({"beside": name, **found[name]}), flush=True)
     return found
