@@ -18,6 +18,7 @@ import pytest
 from hashgrove import FlatIndex
 from hashgrove.baselines import SignThreshold
 from hashgrove.index import load_index
+from hashgrove.web.additions import Additions
 from paths import TESTS
 from processes import kills
 
@@ -51,7 +52,7 @@ class Writer(threading.Thread):
         self.unsure.add(id_)  # until the answer comes
         if code is None or replaced:
             item = {"features": features_of(new)} if self.by_features else {"code": new}
-            body = json.dumps({"items": [{"id": id_, **item}], "replace": replaced})
+            body = json.dumps({"items": [{"id": id_, "label": new, **item}], "replace": replaced})
             connection.request("POST", "/items", body, {"content-type": "application/json"})
         else:
             connection.request("DELETE", f"/items/{id_}")
@@ -78,6 +79,9 @@ def check(folder, expected, unsure, *, by_features):
     if by_features:
         codes = np.packbits(index.features.of(index.ids) > 0, axis=1, bitorder="little")
         assert codes.tolist() == index.codes.tolist()  # of each item its own
+    entries = Additions(str(folder)).entries
+    labels = {int(id_): entry.label for id_, entry in entries.items()}
+    assert labels == {id_: code for id_, code in found.items() if id_ in labels or id_ >= 10}  # of each item its own
     sure = {id_: code for id_, code in found.items() if id_ not in unsure}
     assert sure == {id_: code for id_, code in expected.items() if id_ not in unsure}
     return found
