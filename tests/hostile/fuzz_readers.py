@@ -322,6 +322,7 @@ READERS = {
     "http-form": Reader(fuzz_service.form_seeds, ".http", (fuzz_service.ask,)),
     "http-binary": Reader(fuzz_service.binary_seeds, ".http", (fuzz_service.ask,)),
     "fields": Reader(fuzz_service.fields_seeds, ".csv", (fuzz_service.read_fields,)),
+    "journal": Reader(fuzz_service.journal_seeds, ".jsonl", (fuzz_service.read_journal,)),
     "images-json": Reader(fuzz_service.images_seeds, ".json", (fuzz_service.read_images,)),
     "image": Reader(fuzz_images.image_seeds, ".image", (fuzz_images.read_one,), fuzz_images.memory_of_pixels),
     "image-sandbox": Reader(

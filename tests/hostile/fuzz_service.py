@@ -33,7 +33,10 @@ SEARCHES = (
         "rerank": True,
     },
 )
-ITEMS = ({"items": [{"id": "new", "features": [0, -1, 0.5]}, {"id": "é", "features": [1, 2, 3]}], "replace": True},)
+ITEMS = (
+    {"items": [{"id": "new", "features": [0, -1, 0.5]}, {"id": "é", "features": [1, 2, 3]}], "replace": True},
+    {"items": [{"id": "told", "features": [0, 1, 2], "label": "cat", "fields": {"name": "Told", "year": "4"}}]},
+)
 
 
 def request(target, body=b"", *, kind="application/json", accept="*/*"):
@@ -58,7 +61,11 @@ def json_seeds():
 
 def form_seeds():
     image = b"P6 2 2 255 " + bytes(range(12))
-    for fields in ({"k": "3", "radius": "7"}, {"allowed": "a", "rerank": "true", "show_code": "1"}):
+    for target, fields in (
+        ("POST /search", {"k": "3", "radius": "7"}),
+        ("POST /search", {"allowed": "a", "rerank": "true", "show_code": "1"}),
+        ("POST /items", {"id": "new", "label": "cat", "fields": '{"name": "New", "year": "2001"}', "replace": "true"}),
+    ):
         parts = [
             f'Content-Disposition: form-data; name="{name}"\r\n\r\n{text}'.encode() for name, text in fields.items()
         ]
@@ -69,7 +76,7 @@ def form_seeds():
             b"".join(b"--%s\r\n%s\r\n" % (BOUNDARY.encode(), part) for part in parts)
             + b"--%s--\r\n" % BOUNDARY.encode()
         )
-        yield Seed(request("POST /search", body, kind=f"multipart/form-data; boundary={BOUNDARY}"))
+        yield Seed(request(target, body, kind=f"multipart/form-data; boundary={BOUNDARY}"))
 
 
 def binary_seeds():
@@ -78,7 +85,7 @@ def binary_seeds():
         ("POST /search?kind=features&k=2&rerank=true", rows),
         ("POST /search?kind=codes&k=3&radius=9&allowed=0&allowed=2", codes),
         ("POST /encode", rows),
-        ("POST /items?kind=features&replace=true", rows),
+        ("POST /items?kind=features&replace=true&label=cat&label=", rows),
     ):
         kind = "application/octet-stream"
         yield Seed(request(target, body, kind=kind, accept=kind if "encode" in target else "*/*"))
@@ -191,6 +198,34 @@ def read_fields(path):
         labels = np.array(columns.pop("label", [""] * len(ids)))
         found = Details(ids, labels=labels, columns=columns).of(ids)
         assert json.dumps(found)
+
+
+def journal_seeds():
+    entry = {"label": "cat", "fields": {"name": "A", "year": "1"}, "picture": 64 * "a"}
+    lines = [{"before": "", "items": {"a": entry, "é": {}}}, {"before": 64 * "b", "items": {"a": None, "c": entry}}]
+    yield Seed("".join(json.dumps(line) + "\n" for line in lines).encode())
+    yield Seed(json.dumps(lines[0]).encode() + b"\n" + b'{"before": ""')
+
+
+def read_journal(path):
+    """Read the journal of an index, and clean it up as a service that writes does."""
+    from hashgrove.web.additions import Additions
+
+    folder = path.with_name(f"{path.name}.hgi")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+    shutil.copy(path, folder / "added.jsonl")
+    entries = Additions(os.fspath(folder)).entries
+    for id_ in entries:
+        place = Additions(os.fspath(folder)).picture(id_)
+        assert place is None or os.path.dirname(place) == os.path.join(folder, "pictures")
+    assert Additions(os.fspath(folder), has=lambda ids: [id_ in "ac" for id_ in ids]).entries.keys() <= {
+        "a",
+        "c",
+        "ac",
+        "",
+    }
 
 
 def images_seeds():

@@ -515,3 +515,14 @@ def test_one_of_several_indexes_is_chosen(page, digits):
         expect(page.locator("#get-health .answer")).to_contain_text('"items": 40')
         file = page.get_by_role("link", name="openapi.json")
         assert file.evaluate("link => link.href") == f"{address}codes/texts/openapi.json"
+
+
+def test_the_reference_adds_an_item_as_it_stands(page, tmp_path):
+    with at_address(open_index(build_writable(tmp_path))) as address:
+        page.goto(f"{address}docs#post-items")
+        section = page.locator("#post-items")
+        section.locator("summary").click()
+        expect(section.locator("textarea")).not_to_have_value("{}")
+        section.get_by_role("button", name="Send").click()
+        expect(section.locator(".answer p")).to_contain_text("201")
+        expect(section.locator(".answer pre")).to_contain_text("new-item")

@@ -391,6 +391,7 @@ def test_the_reference_needs_no_other_host(client):
     page = client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "POST /search" in page.text
+    assert "<td>fields</td>" in page.text  # of the form that adds a picture
     assert not re.findall(r"(?:src|href)=['\"](?:/|[a-z]+:)", page.text)  # relative, as a proxy may add to the path
     assert re.findall(r"<script[^>]*>", page.text) == ["<script type='module' src='page/try.js'>"]
     assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")

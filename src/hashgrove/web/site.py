@@ -115,6 +115,11 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator
     bodies = operation.get("requestBody", {}).get("content", {})
     if bodies:
         yield _table(("body", "type"), [(kind, _kind(body.get("schema", {}))) for kind, body in bodies.items()])
+    for kind, body in bodies.items():  # a form has no schema of its own among the others
+        fields = body.get("schema", {}).get("properties", {})
+        if fields:
+            rows = [(name, _kind(field), field.get("description", "")) for name, field in fields.items()]
+            yield _table((f"field of {kind}", "type", "meaning"), rows)
     answers = [
         (
             status,

@@ -22,10 +22,11 @@ export function canAdd(info) {
  */
 export function startAdd(info, added) {
   const dialog = byId("add");
+  let { labels } = info;
   byId("to-add").hidden = !canAdd(info);
   byId("add-id-row").hidden = info.id_kind === "int"; // the service counts on
   byId("add-label-row").hidden = !info.keeps_details;
-  byId("to-add").addEventListener("click", () => open(info));
+  byId("to-add").addEventListener("click", () => open(labels));
   byId("add-cancel").addEventListener("click", () => dialog.close());
   byId("add-file").addEventListener("change", ({ target }) => choose(target.files[0] ?? null));
   dialog.addEventListener("dragover", (event) => event.preventDefault());
@@ -40,17 +41,19 @@ export function startAdd(info, added) {
     const done = await reportErrors(byId("add-error"), async () => {
       const { ids } = await postItem(form());
       dialog.close();
-      added(ids[0], await get("/info"));
+      const now = await get("/info");
+      ({ labels } = now);
+      added(ids[0], now);
     });
     byId("add-submit").disabled = !done && file === null;
   });
   byId("add-limit").textContent = `At most ${number(info.limits.image_bytes / MEGABYTE)} MB.`;
 }
 
-function open(info) {
+function open(labels) {
   byId("add-form").reset();
   byId("add-error").hidden = true;
-  byId("add-labels").replaceChildren(...info.labels.map((label) => element("option", { value: label })));
+  byId("add-labels").replaceChildren(...labels.map((label) => element("option", { value: label })));
   choose(null);
   byId("add").showModal();
 }

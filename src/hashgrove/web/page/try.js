@@ -15,8 +15,17 @@ async function examples() {
     id: first?.id ?? "",
     "/search": first ? { id: first.id, k: 5 } : {},
     "/encode": info?.n_features ? { features: [Array(info.n_features).fill(0)] } : {},
-    "/items": item ? { items: [{ id: "new-item", code: item.code }], ...model } : {},
+    "/items": item ? newItem(info, item, model) : {},
   };
+}
+
+/** An item that can be added: by features where the index stores them, which then takes no codes. */
+function newItem(info, item, model) {
+  const id = info.id_kind === "text" ? { id: "new-item" } : {};
+  const told = info.keeps_details ? { label: "new" } : {};
+  return info.can_rerank
+    ? { items: [{ ...id, features: Array(info.n_features).fill(0), ...told }] }
+    : { items: [{ ...id, code: item.code, ...told }], ...model };
 }
 
 /** The JSON answer; null if there is none, as the forms can be filled in by hand as well. */
