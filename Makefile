@@ -84,8 +84,8 @@ matrix: package  ## try the wheel on Python 3.11 to 3.13, on older processors an
 experiments: $(VENV)/.dev  ## run the paper's experiments in small, on embedded data; takes two minutes
 	$(BIN)/python -m experiments run all --quick
 
-bench: $(VENV)/.bench  ## time every kernel beside its peers and write docs/results/speed.md; continues where it was stopped
-	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST))
+bench: $(VENV)/.bench  ## time every kernel beside its peers and write docs/results/speed.md; continues where it was stopped (BENCH_MINUTES=20 stops it)
+	$(BIN)/python benchmarks/contest.py $(if $(CIFAR10_GIST),--data $(CIFAR10_GIST)) $(if $(BENCH_MINUTES),--minutes $(BENCH_MINUTES))
 
 bench-change: $(VENV)/.dev  ## time key kernels of this tree and of an earlier commit in turns (BASE=COMMIT names it)
 	$(BIN)/python benchmarks/compare_commits.py --base $(BASE)

@@ -118,7 +118,6 @@ def encoding(n: int, n_features: int, n_bits: int, n_trees: int, peer_rows: int)
             Contender(name="quantising alone", run=lambda _: quantiser.encode(X, n_jobs=1)),
             *peers(encoder, X[:peer_rows], peer_rows / n),
         ],
-        patience=20,
     )
     codes = entries[0].answer
     for entry in entries[3:]:
@@ -197,8 +196,7 @@ def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
         }
     found: dict[str, Callable[[], Contest]] = {
         f"10,000 x {d:,} -> {bits:,} bits, 200 trees of depth 4 per bit": partial(encoding, 10_000, d, bits, 200, rows)
-        for d in (512, 11_200)
-        for bits, rows in ((64, 1000), (1024, 50))
+        for d, bits, rows in ((512, 64, 500), (512, 256, 100), (11_200, 64, 500))
     }
     found |= {
         "10,000 x 512 -> 64 bits, kinds of leaves": partial(kinds_of_leaves, 10_000, 512, 64, 1.0),

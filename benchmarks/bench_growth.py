@@ -24,12 +24,12 @@ SHALLOW, DEEP = 6, 16  # depths whose times are compared
 # leaves -> the trees of one bit whose times at both depths are compared, on (points, features). All trees of the bit:
 # the first ones, which have to tell all points apart, are larger than those that follow.
 DEEP_TREES = {"sign": BoostedTrees.paper(), "Newton": BoostedTrees()}
-DEEP_SIZES = ((20_000, 1280), (500_000, 256))
+DEEP_SIZES = ((20_000, 1280), (100_000, 256))
 
 # axis -> (values, differences from BASE that keep the largest fit short)
 AXES: dict[str, tuple[Sequence[int], dict[str, int]]] = {
-    "points": ((5000, 10_000, 20_000, 50_000, 100_000, 200_000), {}),
-    "bits": ((16, 32, 64, 128, 256, 512, 1024), {"points": 2000}),
+    "points": ((5000, 10_000, 20_000, 50_000, 100_000), {}),
+    "bits": ((16, 32, 64, 128, 256, 512), {"points": 2000}),
     "features": ((512, 1024, 2048, 4096, 8192, 22_400), {"points": 2000, "bits": 8}),
     "depth": ((4, 6, 8, 10, 12, 14, 16), {"points": 20_000, "bits": 8}),
 }
@@ -60,7 +60,7 @@ def growth(axis: str, values: Sequence[int], fixed: dict[str, int]) -> Contest:
     """Measure fit times along one axis, and the slope of their logarithms."""
     entries = []
     for value in values:
-        (entry,) = race([fit(**(BASE | fixed | {axis: value}))], rounds=2, patience=10)
+        (entry,) = race([fit(**(BASE | fixed | {axis: value}))], rounds=2, patience=5)
         entry.note = f"{axis} = {value:,}"
         entries.append(entry)
     seconds = [entry.seconds for entry in entries]
@@ -95,7 +95,7 @@ def one_bit(learner: BoostedTrees, depth: int, points: int, features: int) -> Co
 
 def deep(learner: BoostedTrees, points: int, features: int) -> Contest:
     """Compare the times of deep trees and of others, with equal numbers of trees and of features per node."""
-    entries = race([one_bit(learner, depth, points, features) for depth in (SHALLOW, DEEP)], rounds=3, patience=100)
+    entries = race([one_bit(learner, depth, points, features) for depth in (SHALLOW, DEEP)], rounds=2, patience=20)
     ratio = entries[1].seconds / entries[0].seconds
     return Contest(entries, facts={f"depth {DEEP} takes, times depth {SHALLOW}": round(ratio, 2)})
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from bench_training import noisy_labels
-from contest import OURS, Contender, Contest, Setting, faster_than, main, race
+from contest import OURS, Contender, Contest, Setting, faster_than, main, race, with_held
 from hashgrove.numerics import squared_hinge
 from hashgrove.numerics.squared_hinge import SquaredHinge
 
@@ -62,7 +62,7 @@ def one_bit(n: int, n_features: int, factor: float | None) -> Contest:
         liblinear(X, z, C, name=LIBLINEAR, tolerance=CLOSE),
         liblinear(X, z, C, name=f"{LIBLINEAR}, tolerance of the release", tolerance=OF_THE_RELEASE),
     ]
-    entries = race(contenders, patience=20)
+    entries = race(contenders)
     reached = [objective(X, z, C, *entry.answer) for entry in entries]
     for entry, value in zip(entries, reached, strict=True):
         entry.agreement = f"objective {value / reached[0]:.5f}"
@@ -78,7 +78,8 @@ def objective(X: NDArray[np.uint8], z: Any, C: float, weights: Any, intercept: f
 def contests(setting: Setting) -> dict[str, Callable[[], Contest]]:
     """Return one contest per size."""
     sizes = [(200, 20, None)] if setting.tiny else [(20_000, 6_000, 5.0)]
-    return {f"1 bit, {n:,} x {d:,} uint8 features": partial(one_bit, n, d, factor) for n, d, factor in sizes}
+    found = {f"1 bit, {n:,} x {d:,} uint8 features": partial(one_bit, n, d, factor) for n, d, factor in sizes}
+    return with_held(found, () if setting.tiny else found, __file__, setting)
 
 
 if __name__ == "__main__":

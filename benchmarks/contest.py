@@ -6,6 +6,9 @@
     python benchmarks/bench_search.py --only "64 bits"    # only its contests with this text in their names
     python benchmarks/bench_search.py --tiny              # tiny sizes, for the tests; stores nothing
 
+The whole suite takes about half an hour on two cores: a contender gets no further turn once its best time is stable
+(`race`). The contests whose figures are the oldest come first; ``--minutes 20`` begins none after so many minutes.
+
 Contests of kernels run a second time with the kernels held to AVX2 (`with_held`), for readers whose processor has no
 AVX-512: in a process of its own, in which numba compiles for a Haswell.
 
@@ -44,6 +47,8 @@ AVX2 = {
     "NUMBA_CPU_FEATURES": "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt",
 }
 SHORTEST_TURN = 0.05  # seconds
+STABLE_TURNS, STABLE = 2, 0.01  # turns in which the best time fell by no more than this share: it is stable
+PATIENCE = 8.0  # seconds of turns of a contender
 BENCHES = (
     "training",
     "hyperplanes",
@@ -106,10 +111,13 @@ class Contest:
     entries: list[Entry]
     targets: list[Target] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    machine: str | None = None  # that of another process, if it ran there
 
 
-def race(contenders: Iterable[Contender], *, rounds: int = 3, patience: float = 30.0) -> list[Entry]:
-    """Run the contenders in turns; a contender that has used up ``patience`` seconds gets no further turn.
+def race(contenders: Iterable[Contender], *, rounds: int = 3, patience: float = PATIENCE) -> list[Entry]:
+    """Run the contenders in turns, each once at least.
+
+    A contender gets no further turn once it has used up ``patience`` seconds, or if its best time is stable.
 
     A short run is repeated within its turn, so that it finds its data in the cache. Contenders whose module is not
     installed are left out; `main` prints which.
@@ -120,12 +128,12 @@ def race(contenders: Iterable[Contender], *, rounds: int = 3, patience: float = 
             prepared, seconds = timed(contender.prepare)
             entry = Entry(contender.name, contender.threads, float("inf"), 0, seconds, contender.note, None)
             entries.append((contender, prepared, entry))
-    spent = [0.0] * len(entries)
+    spent, unchanged = [0.0] * len(entries), [0] * len(entries)
     for turn in range(rounds):
         for i, (contender, prepared, entry) in enumerate(entries):
-            if turn and spent[i] > patience:
+            if turn and (spent[i] > patience or unchanged[i] >= STABLE_TURNS):
                 continue
-            end = spent[i] + SHORTEST_TURN
+            end, before = spent[i] + SHORTEST_TURN, entry.seconds
             while True:
                 entry.answer, seconds = timed(partial(contender.run, prepared))
                 spent[i] += seconds
@@ -133,6 +141,7 @@ def race(contenders: Iterable[Contender], *, rounds: int = 3, patience: float = 
                 if spent[i] >= end:
                     break
             entry.rounds += 1
+            unchanged[i] = unchanged[i] + 1 if entry.seconds > before * (1 - STABLE) else 0
     return [entry for _, _, entry in entries]
 
 
@@ -184,7 +193,7 @@ def _held(script: str, name: str, setting: Setting) -> Contest:
         [path] = Path(folder).glob("*.json")
         [record] = json.loads(path.read_text()).values()
     entries = [Entry(**fields, answer=None) for fields in record["entries"]]
-    return Contest(entries, [Target(**fields) for fields in record["targets"]], record["facts"])
+    return Contest(entries, [Target(**fields) for fields in record["targets"]], record["facts"], record["machine"])
 
 
 def main(
@@ -197,6 +206,7 @@ def main(
     parser.add_argument("--only", default="", metavar="TEXT", help="only contests with TEXT in their names")
     parser.add_argument("--one", default=None, metavar="NAME", help="only the contest of this name")
     parser.add_argument("--resume", action="store_true", help="skip contests that were measured with the present code")
+    parser.add_argument("--minutes", type=float, default=None, help="begin no contest after so many minutes")
     parser.add_argument(
         "--results", type=Path, default=None, help="folder of the result files; by default docs/results/speed"
     )
@@ -204,9 +214,12 @@ def main(
     folder = arguments.results or (None if arguments.tiny else DOCS / "speed")
     path = folder / f"{bench}.json" if folder else None
     records: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
+    found = contests(Setting(arguments.tiny, arguments.data))
+    if arguments.resume:  # what is no contest any more
+        records = {name: record for name, record in records.items() if name in found}
     chosen = {
-        name: contest
-        for name, contest in contests(Setting(arguments.tiny, arguments.data)).items()
+        name: found[name]
+        for name in sorted(found, key=lambda name: records.get(name, {}).get("date", ""))
         if arguments.only in name
         and arguments.one in (None, name)
         and not (arguments.resume and is_fresh(records.get(name, {})))
@@ -220,7 +233,10 @@ def main(
         for name, contest in contests(Setting(True, None)).items():
             if HELD not in name:
                 contest()
+    started = time.monotonic()
     for name, contest in chosen.items():
+        if arguments.minutes is not None and time.monotonic() - started > 60 * arguments.minutes:
+            break
         before = load()
         records[name], seconds = timed(partial(_run, contest))
         records[name] |= {"load": before, "minutes": seconds / 60}
@@ -240,7 +256,7 @@ def _record(contest: Contest) -> dict[str, Any]:
         "entries": entries,
         "targets": [asdict(target) for target in contest.targets],
         "facts": contest.facts,
-        "machine": machine(),
+        "machine": contest.machine or machine(),
         "modules": (loaded := modules()),
         "source": source(loaded),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -279,7 +295,7 @@ def report(folder: Path = DOCS / "speed") -> None:
             plot(records, folder.parent / "growth.svg")
             lines += ["", "![Time of a fit by points, bits, features and depth](growth.svg)"]
         for name, record in records.items():
-            measured = f"Measured {record['date']}."
+            measured = f"Measured {record['date']} on {record['machine'].partition(', ')[0]}."
             measured += f" Load before: {record['load']:.2f}." if "load" in record else " The load was not recorded."
             measured += "" if is_fresh(record) else " **The code has changed since.**"
             lines += ["", f"### {name}", "", measured, "", *contest_table(record)]
@@ -297,12 +313,23 @@ def suite() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--report", action="store_true", help="only write the page")
     parser.add_argument("--data", help="cifar10_gist512_u8.npz, for the contests on real data")
+    parser.add_argument("--minutes", type=float, help="begin no contest after so many minutes")
     arguments = parser.parse_args()
-    for bench in () if arguments.report else BENCHES:
-        data = ["--data", arguments.data] if arguments.data else []
-        subprocess.run([sys.executable, str(HERE / f"bench_{bench}.py"), "--resume", *data], check=True)
+    started = time.monotonic()
+    for bench in () if arguments.report else sorted(BENCHES, key=_oldest):
+        options = ["--data", arguments.data] if arguments.data else []
+        if arguments.minutes is not None:
+            options += ["--minutes", f"{arguments.minutes - (time.monotonic() - started) / 60:.2f}"]
+        subprocess.run([sys.executable, str(HERE / f"bench_{bench}.py"), "--resume", *options], check=True)
         report()
     report()
+
+
+def _oldest(bench: str) -> str:
+    """The date of the oldest figures of a bench that were made with other code; the last bench has none."""
+    path = DOCS / "speed" / f"{bench}.json"
+    records = json.loads(path.read_text()).values() if path.exists() else [{}]
+    return min((record.get("date", "") for record in records if not is_fresh(record)), default="9")
 
 
 if __name__ == "__main__":

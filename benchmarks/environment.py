@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import platform
@@ -91,12 +92,29 @@ def modules() -> list[str]:
 
 
 def source(names: Iterable[str]) -> str:
-    """Return a digest of these modules as they are now. A contest is measured again when it has changed."""
+    """Return a digest of these modules as they are now, without comments and docstrings.
+
+    A contest is measured again when it has changed.
+    """
     root = Path(hashgrove.__file__).parent
     digest = hashlib.sha256()
     for name in names:
-        digest.update(name.encode() + ((root / name).read_bytes() if (root / name).exists() else b""))
+        digest.update(name.encode() + (code((root / name).read_text()) if (root / name).exists() else "").encode())
     return digest.hexdigest()[:12]
+
+
+def code(text: str) -> str:
+    """Return what a module does, without its comments and docstrings.
+
+    >>> code("def f():\\n    'Add.'\\n    return 1+1  # two") == code("def f(): return 1 + 1")
+    True
+    """
+    tree = ast.parse(text)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.unparse(tree)
 
 
 def is_fresh(record: Mapping[str, Any]) -> bool:

@@ -124,11 +124,28 @@ class Choice:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hash function to try, by how much it must lead to be worth its time, and for how many rows at most."""
+    """A hash function to try.
+
+    Attributes
+    ----------
+    hash_function : Learner
+    lead : float
+        By how much it must lead to be worth its time.
+    max_rows : int or None
+        For how many rows at most it is tried.
+    for_classes : bool
+        Whether it is tried for class labels; otherwise for tags only.
+    """
 
     hash_function: HashFunction
     lead: float = 0.0
     max_rows: int | None = None
+    for_classes: bool = True
+
+    def suits(self, supervision: Supervision) -> bool:
+        """Whether it is worth a trial."""
+        few_enough = self.max_rows is None or len(supervision) <= self.max_rows
+        return few_enough and (self.for_classes or not supervision.exclusive)
 
 
 def candidates() -> tuple[Candidate, ...]:
@@ -137,7 +154,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(PosteriorBits()),
         Candidate(PosteriorBits(classifier="logistic"), lead=0.01),
         Candidate(BoostedTrees(start="linear")),
-        Candidate(BoostedTrees.paper(start="linear", features_per_node=32)),
+        Candidate(BoostedTrees.paper(start="linear", features_per_node=32), for_classes=False),
         Candidate(BoostedTrees(start="kernel"), lead=0.01, max_rows=KERNEL_ROWS),
     )
 
@@ -185,7 +202,7 @@ def choose(
             why = f"The {part} rows have no similar or no dissimilar pair, so nothing can be measured."
             return Choice(PosteriorBits(), (), 0, 0, why)
     more = (Candidate(DecodableBits()),) if decoded and supervision.exclusive else ()
-    tried = tuple(one for one in (*candidates(), *more) if one.max_rows is None or len(X) <= one.max_rows)
+    tried = tuple(one for one in (*candidates(), *more) if one.suits(supervision))
     labels, options = supervision.subset(held_out).evaluation_labels()
     contest = Contest(fit, X[trained], supervision.subset(trained), X[held_out], labels, options, metric, n_jobs)
     with sharing():

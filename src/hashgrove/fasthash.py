@@ -25,6 +25,7 @@ from hashgrove.functions import (
     HASH_FUNCTIONS,
     Codewords,
     HashFunction,
+    JointLearner,
     as_learner,
     count_generic_bits,
     has_new_classes,
@@ -47,7 +48,7 @@ from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.models import plain, plain_as_before
 from hashgrove.storage.stored_rows import StoredRows, rows_of
 from hashgrove.supervision import ClassLabels, Supervision, Target, read_groups
-from hashgrove.two_step import BitRecord, two_step
+from hashgrove.two_step import BitRecord, local_calls, two_step
 
 if TYPE_CHECKING:
     from hashgrove.choosing import Choice
@@ -465,8 +466,9 @@ class FastHash(SupervisedHasher):
             def execute(learn: Callable[[Any, Any], Any], targets: Iterable[Any]) -> Iterator[Any]:
                 if executor is not None:
                     return executor.map(learn, targets, prepare=prepare, rows=rows)
-                ahead = _bits_ahead(rows.shape[0])
-                return in_order(lambda target: learn(data(), target), targets, n_jobs=self.n_jobs, ahead=ahead)
+                assert not isinstance(learner, JointLearner), "a joint learner has no independent bits"
+                calls, ahead = local_calls(learner, data, targets), _bits_ahead(rows.shape[0])
+                return in_order(lambda call: call(), calls, n_jobs=self.n_jobs, ahead=ahead)
 
             with closing(two_step(step_one, learner, data, stagewise=stagewise, execute=execute)) as learned_bits:
                 for new in learned_bits:  # if this is interrupted, no other bit is begun

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hashgrove.runtime.memory import fits_memory, memory_limit
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.rounding import marked_places, marks_of
+from hashgrove.runtime.sharing import shared
 from hashgrove.runtime.threads import in_order
 from hashgrove.storage.feature_store import FeatureStore, write_store
 from hashgrove.storage.formats import FileError, PathLike
@@ -22,7 +23,7 @@ from hashgrove.storage.stored_rows import Chunks, StoredRows, matrices_of
 from hashgrove.storage.streams import identity, list_shards
 from hashgrove.trees.binning import bin_features, fit_bins
 
-__all__ = ["Bins", "bins_of", "build_store"]
+__all__ = ["Bins", "bins_of", "build_store", "training_bins"]
 
 Pieces = Callable[[], Iterable[NDArray[Any]]]
 Limits = tuple[NDArray[np.float64], NDArray[np.float64]]  # the value of bin 0, and the bins per unit, of each feature
@@ -115,6 +116,19 @@ class Bins(NamedTuple):
     bins: NDArray[np.uint8]
     low: NDArray[np.float64]
     scale: NDArray[np.float64]
+
+
+@shared
+def training_bins(
+    X: NDArray[Any] | FeatureStore | StoredRows, limits: Limits | None, *, n_jobs: int | None = None
+) -> Bins | FeatureStore:
+    """The bins of training rows, with these limits, those of earlier trees, or with limits that fit the rows."""
+    if isinstance(X, FeatureStore):
+        return X
+    if isinstance(X, StoredRows):
+        return bins_of(X, limits, n_jobs=n_jobs)
+    low, scale = limits or fit_bins(X)
+    return Bins(bin_features(X, low, scale, n_jobs=n_jobs), low, scale)
 
 
 def _measure(name: str, pieces: Iterable[NDArray[Any]]) -> tuple[int, Limits]:

@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder
-from hashgrove.functions import BatchLearner, HashFunction, JointLearner, Learner
+from hashgrove.functions import BatchLearner, HashFunction, JointLearner, Learner, StartingLearner
 from hashgrove.step_one import Objective, PackedSigns, SampledStepOne, StepOne, Target
 
-__all__ = ["BitRecord", "NewBits", "two_step"]
+__all__ = ["BitRecord", "NewBits", "local_calls", "two_step"]
 
 BATCH = 64  # bits that a learner of batches learns together
+BATCH_VALUES = 2**23  # of bits that are started together, over all rows
 
 Execute = Callable[[Callable[[Any, Target], Any], Iterable[Target]], Iterable[Any]]
 
@@ -128,7 +129,7 @@ def two_step(
     else:
         pieces, again = tee(_inferred_bits(step_one))  # Step 1 needs nothing of step 2
         learn, targets = partial(_learn, learner), (target for target, _ in pieces)
-        here = (learn(prepared(), target) for target in targets)
+        here = (call() for call in local_calls(learner, prepared, targets))
         functions = here if execute is None else execute(learn, targets)
         for function, (target, objective) in zip(functions, again, strict=True):
             yield _learned(target, function, objective, "inferred bits")
@@ -188,6 +189,39 @@ def _learn(learner: Learner, data: Any, target: Target) -> _Function:
     started = time.perf_counter()
     encoder, output = learner.learn(data, target.z, target.weights, target.rng)
     return _Function(encoder, output, time.perf_counter() - started, type(learner).__name__)
+
+
+def local_calls(
+    learner: Learner, prepared: Callable[[], Any], targets: Iterable[Target]
+) -> Iterator[Callable[[], _Function]]:
+    """Calls that learn the hash functions of these bits in this process, by any thread and in any order.
+
+    A `StartingLearner` starts many bits before the first of their calls is given. Learned one by one, say in other
+    processes, they become the same.
+    """
+    targets = iter(targets)
+    if not (isinstance(learner, StartingLearner) and learner.starts_together):
+        for target in targets:
+            yield partial(_learn_prepared, learner, prepared, target)
+        return
+    for first in targets:
+        size = max(1, min(BATCH, BATCH_VALUES // len(first.z)))
+        batch = [first, *islice(targets, size - 1)]
+        data, started = prepared(), time.perf_counter()
+        found = learner.start_bits(data, np.stack([target.z for target in batch]), [t.weights for t in batch])
+        seconds = (time.perf_counter() - started) / len(batch)
+        for target, one in zip(batch, found, strict=True):
+            yield partial(_learn_started, learner, data, one, target, seconds)
+
+
+def _learn_prepared(learner: Learner, prepared: Callable[[], Any], target: Target) -> _Function:
+    return _learn(learner, prepared(), target)
+
+
+def _learn_started(learner: StartingLearner, data: Any, one: Any, target: Target, seconds: float) -> _Function:
+    started = time.perf_counter()
+    encoder, output = learner.learn_started(data, one, target.z, target.weights, target.rng)
+    return _Function(encoder, output, seconds + time.perf_counter() - started, type(learner).__name__)
 
 
 def _learned(target: Target, function: _Function, objective: Objective, objective_of: str) -> NewBits:

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+import time
 from importlib import import_module
 
 import pytest
@@ -16,6 +17,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import compare_commits
 import contest
+import environment
 import speed_tables
 
 
@@ -97,6 +99,37 @@ def test_a_stopped_suite_goes_on_and_the_page_has_everything(tmp_path, capsys):
             assert all(f"| {entry['name']} | {entry['threads']} |" in page for entry in record["entries"])
 
 
+def test_contests_that_are_gone_leave_the_results_and_none_begins_after_its_minutes(tmp_path):
+    path = tmp_path / "evaluation.json"
+    found = run_tiny("evaluation", tmp_path)
+    path.write_text(json.dumps({"of old": {**found[next(iter(found))], "source": ""}}))
+    assert run_tiny("evaluation", tmp_path, "--resume", "--minutes", "-1") == {}
+    assert run_tiny("evaluation", tmp_path, "--resume").keys() == found.keys() == json.loads(path.read_text()).keys()
+
+
+def test_the_bench_with_the_oldest_figures_of_other_code_is_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(contest, "DOCS", tmp_path)
+    monkeypatch.setattr(contest, "is_fresh", lambda record: record.get("fresh", False))
+    (tmp_path / "speed").mkdir()
+    for bench, records in {
+        "fit": [{"fresh": False, "date": "2026-02"}],
+        "serve": [{"fresh": True, "date": "2026-01"}],
+        "search": [{"fresh": False, "date": "2026-03"}, {"fresh": False, "date": "2026-01"}],
+    }.items():
+        (tmp_path / "speed" / f"{bench}.json").write_text(json.dumps(dict(enumerate(records))))
+    assert sorted(["serve", "fit", "search", "growth"], key=contest._oldest) == ["growth", "search", "fit", "serve"]
+
+
+def test_comments_and_docstrings_are_no_change_of_the_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment.hashgrove, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "module.py").write_text('"""One."""\n\ndef f():\n    """Add."""\n    return 1 + 1\n')
+    before = environment.source(["module.py"])
+    (tmp_path / "module.py").write_text('"""Other."""\ndef f():\n    return 1 + 1  # two\n')
+    assert environment.source(["module.py"]) == before
+    (tmp_path / "module.py").write_text("def f():\n    return 1 + 2\n")
+    assert environment.source(["module.py"]) != before
+
+
 def test_the_best_turn_counts_and_who_is_not_installed_is_left_out(monkeypatch):
     monkeypatch.setattr(contest, "SHORTEST_TURN", 0.0)
     turns = []
@@ -109,6 +142,8 @@ def test_the_best_turn_counts_and_who_is_not_installed_is_left_out(monkeypatch):
     assert turns == ["ours", "half"] * 2
     assert ours.answer == 2
     assert (ours.rounds, half.rounds) == (2, 2)
+    steady = contest.race([contest.Contender(name="steady", run=lambda _: time.sleep(0.01))], rounds=100)
+    assert steady[0].rounds < 20, "a best time that is stable ends the turns"
     slow = contest.race([contest.Contender(name="slow", run=lambda _: None)], rounds=3, patience=-1.0)
     assert slow[0].rounds == 1
 

@@ -20,7 +20,7 @@ from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.runtime.estimators import describe
 from hashgrove.storage.modelfile import read_header
 from hashgrove.storage.models import plain
-from hashgrove.supervision import ClassLabels
+from hashgrove.supervision import ClassLabels, Tags
 from hashgrove.trials import Contest
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
 
@@ -346,6 +346,21 @@ def test_a_hash_function_that_is_too_slow_for_so_many_rows_is_not_tried(monkeypa
     tried = Candidate(PosteriorBits()), Candidate(BoostedTrees(**SMALL), max_rows=max_rows)
     monkeypatch.setattr(choosing, "candidates", lambda: tried)
     assert len(auto().fit(X, Y).choice_.trials) == n_trials
+
+
+def test_sign_leaves_are_tried_for_tags_only():
+    def tried(supervision):
+        return [getattr(one.hash_function, "leaves", None) for one in candidates() if one.suits(supervision)]
+
+    assert tried(ClassLabels(Y)) == [None, None, "newton", "newton"]
+    tags = Tags(sparse.csr_array(blob_tags()[1]), np.zeros(240, bool))
+    assert tried(tags) == [
+        None,
+        None,
+        "newton",
+        "sign",
+        "newton",
+    ]
 
 
 def test_kernel_starts_have_a_limit_of_rows():

@@ -112,10 +112,16 @@ def test_sparse_targets_are_those_of_a_dense_array(n_targets):
 def test_targets_one_by_one_are_the_same_to_the_last_bit(shape):
     X, targets = problem(shape, n_targets=21)
     ridge = ridge_of(X)
-    for k, found in enumerate(ridge.solve_each(targets, 0.3)):
-        alone = ridge.solve(targets[:, k : k + 1], 0.3)
+    penalties = ridge.best_penalties(targets)
+    each = ridge.solve_each(targets, penalties)
+    left_out = ridge.left_out_each(each, targets)
+    for k, (found, penalty) in enumerate(zip(each, penalties, strict=True)):
+        target = np.ascontiguousarray(targets[:, k : k + 1])
+        assert penalty == ridge.best_penalty(target)
+        alone = ridge.solve(target, penalty)
         np.testing.assert_array_equal(found.weights, alone.weights)
         np.testing.assert_array_equal(found.bias, alone.bias)
+        np.testing.assert_array_equal(left_out[:, k : k + 1], ridge.left_out(alone, target))
 
 
 @pytest.mark.parametrize("shape", [(6000, 48), (90, 100)], ids=["tall", "wide"])

@@ -7,6 +7,7 @@ import pytest
 
 from hashgrove import BoostedTrees, FastHash, load, load_hasher, unpack
 from hashgrove.encoders import LeafTrees, Lifted, Linear, Posterior, Sum, Trees
+from hashgrove.functions import boosting
 from hashgrove.functions.start import CERTAIN, LinearStart
 from hashgrove.supervision import ClassLabels
 from makers import blob_tags, blobs, pairs_of, sectors, triplets_of
@@ -66,7 +67,7 @@ class TestEncoder:
         supervision = ClassLabels(Y) if labelled else None
         shared = LinearStart.prepare(X, supervision, np.random.default_rng(0), n_anchors=n_anchors)
         z = bit_of_class()
-        found = shared.learn(z, None)
+        found = shared.learn(z[None], [None])[0]
         margin, scores = found.left_out, found.encoder(1.0).scores(X)[:, 0]
         np.testing.assert_allclose(found.encoder(0.25).scores(X)[:, 0], scores / 4, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.seen, scores, rtol=1e-4, atol=1e-5)
@@ -75,11 +76,26 @@ class TestEncoder:
         p = 1 / (1 + np.exp(-2 * margin))
         assert p.mean() == pytest.approx((z > 0).mean(), abs=1e-3), "calibrated"
 
+    @pytest.mark.parametrize("labelled", [True, False], ids=["labels", "pairs"])
+    def test_bits_together_have_the_scores_that_each_has_alone(self, start, labelled):
+        """To the last bit, or a fit that goes on from a checkpoint would differ from one that was not interrupted."""
+        supervision = ClassLabels(Y) if labelled else None
+        n_anchors = 25 if start == "kernel" else None
+        shared = LinearStart.prepare(X, supervision, np.random.default_rng(0), n_anchors=n_anchors)
+        rng = np.random.default_rng(1)
+        Z = np.stack([bit_of_class(), *rng.choice(np.int8([-1, 1]), (3, len(Y))), np.ones(len(Y), np.int8)])
+        weights = [None, rng.random(len(Y)), None, rng.random(len(Y)), None]
+        for z, w, found in zip(Z, weights, shared.learn(Z, weights), strict=True):
+            (alone,) = shared.learn(z[None], [w])
+            np.testing.assert_array_equal(found.left_out, alone.left_out)
+            np.testing.assert_array_equal(found.seen, alone.seen)
+            np.testing.assert_array_equal(found.encoder(1.0).scores(X_NEW), alone.encoder(1.0).scores(X_NEW))
+
     def test_the_trees_see_margins_of_rows_that_were_left_out(self):
         """On labels that are noise the linear score must not look certain, or nothing is left for the trees."""
         rng = np.random.default_rng(0)
         noise, z = rng.normal(size=(60, 50)), np.where(np.arange(60) % 2, 1, -1).astype(np.int8)
-        margin = LinearStart.prepare(noise, None, rng).learn(z, None).left_out
+        margin = LinearStart.prepare(noise, None, rng).learn(z[None], [None])[0].left_out
         assert np.abs(margin).mean() < 0.5
         assert (margin * z > 0).mean() < 0.75
 
@@ -105,7 +121,8 @@ class TestConstantBits:
             assert (encoder.scores(X_NEW) * sign > 0).all()
 
     def test_its_margin_is_certain_but_finite(self):
-        found = LinearStart.prepare(X, ClassLabels(Y), np.random.default_rng(0)).learn(np.ones(len(Y), np.int8), None)
+        shared = LinearStart.prepare(X, ClassLabels(Y), np.random.default_rng(0))
+        (found,) = shared.learn(np.ones((1, len(Y)), np.int8), [None])
         np.testing.assert_allclose(found.left_out, CERTAIN)
         np.testing.assert_allclose(found.encoder(1.0).scores(X), CERTAIN, rtol=1e-5)
 
@@ -142,7 +159,7 @@ class TestNoTreeHelps:
         z = bit_of_class()
         learner = trees("sign", min_points=10**6)
         data = learner.prepare(X, np.random.default_rng(0), supervision=ClassLabels(Y))
-        margin = data.start.learn(z, None).left_out
+        margin = data.start.learn(z[None], [None])[0].left_out
         encoder, bit = learner.learn(data, z, None, np.random.default_rng(1))
         linear = encoder.parts[0].scores(X)[:, 0]
         assert np.ptp(encoder.parts[1].scores(X)) == 0
@@ -264,3 +281,31 @@ def test_generic_bits_come_with_a_start_only():
     assert BoostedTrees(start=None).generic_share == 0
     hasher = FastHash(16, hash_function=trees(), random_state=0).fit(X, Y)
     assert hasher.generic_bits_ == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"start": "kernel"}, "tree"),
+        ({"start": "linear"}, "node"),
+        ({"start": None}, "node"),
+        ({"start": "kernel", "subset": "level"}, "level"),
+    ],
+    ids=["kernel", "linear", "none", "as given"],
+)
+def test_many_rows_with_a_kernel_start_draw_features_once_per_tree(monkeypatch, settings, expected):
+    noise = np.random.default_rng(2).choice(np.int8([-1, 1]), len(Y))  # leaves something to the trees
+
+    def trained(**given):
+        learner = trees("newton", features_per_node=2, min_hessian=0.5, **given)
+        return learn(learner, X, noise, supervision=ClassLabels(Y))[0].part(LeafTrees)
+
+    few = trained(**settings)
+    monkeypatch.setattr("hashgrove.functions.boosting.MANY_ROWS", len(X))
+    monkeypatch.setattr("hashgrove.functions.boosting.RATE_OF_MANY", boosting.RATE_OF_FEW)
+    monkeypatch.setattr("hashgrove.functions.boosting.RATE_ALONE", boosting.RATE_OF_FEW)
+    many = trained(**settings)
+    for found, subset in ((few, settings.get("subset") or "node"), (many, expected)):
+        wanted = trained(**settings | {"subset": subset})
+        np.testing.assert_array_equal(found.feature, wanted.feature)
+    assert (few.feature.tolist() == many.feature.tolist()) == (expected != "tree")

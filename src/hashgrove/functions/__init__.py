@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
-from hashgrove.functions.base import BatchLearner, HashFunction, JointLearner, Learner
+from hashgrove.functions.base import BatchLearner, HashFunction, JointLearner, Learner, StartingLearner
 from hashgrove.functions.boosting import BoostedTrees
 from hashgrove.functions.classifier import Classifier, FittedClassifiers
 from hashgrove.functions.clusters import has_new_classes, with_clusters
@@ -32,6 +32,7 @@ __all__ = [
     "Learner",
     "LinearSVM",
     "PosteriorBits",
+    "StartingLearner",
     "as_learner",
     "count_generic_bits",
     "has_new_classes",

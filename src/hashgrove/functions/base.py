@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hashgrove.encoders import Encoder
 from hashgrove.supervision import Supervision
 
-__all__ = ["BatchLearner", "HashFunction", "JointLearner", "Learner", "bit_of", "is_constant"]
+__all__ = ["BatchLearner", "HashFunction", "JointLearner", "Learner", "StartingLearner", "bit_of", "is_constant"]
 
 
 class Learner(Protocol):
@@ -97,6 +97,30 @@ class BatchLearner(Learner, Protocol):
 
     def learn_batch(self, data: Any, Z: NDArray[np.int8]) -> list[tuple[Encoder, NDArray[np.int8]]]:
         """The results of `Learner.learn` for each row of ``Z``, without weights."""
+
+
+@runtime_checkable
+class StartingLearner(Learner, Protocol):
+    """A learner that can start independent bits together, in the same passes over the rows, before it learns each."""
+
+    @property
+    def starts_together(self) -> bool:
+        """Whether that saves time; if not, `Learner.learn` is called for each bit."""
+
+    def start_bits(
+        self, data: Any, Z: NDArray[np.int8], weights: Sequence[NDArray[np.float64] | None]
+    ) -> Sequence[Any]:
+        """What `learn_started` needs of each bit, whose values are a row of ``Z``."""
+
+    def learn_started(
+        self,
+        data: Any,
+        started: Any,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+    ) -> tuple[Encoder, NDArray[np.int8]]:
+        """The result of `Learner.learn`, given what `start_bits` gave for this bit."""
 
 
 HashFunction = Learner | JointLearner

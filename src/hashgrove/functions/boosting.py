@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -11,24 +11,22 @@ from sklearn.base import BaseEstimator
 
 from hashgrove.encoders import Encoder, LeafTrees, Sum, Trees
 from hashgrove.encoders.trees import BinnedTrees
-from hashgrove.functions.start import LinearStart
+from hashgrove.functions.start import LinearStart, Start
 from hashgrove.runtime.memory import fits_memory, memory_limit
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError, check_parameters
-from hashgrove.runtime.sharing import shared
 from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.stored_rows import StoredRows
-from hashgrove.stores import Bins, bins_of
+from hashgrove.stores import training_bins
 from hashgrove.supervision import Supervision
 from hashgrove.trees.adaboost import adaboost
-from hashgrove.trees.binning import N_BINS, BinnedData, bin_features, fit_bins
+from hashgrove.trees.binning import N_BINS, BinnedData
 from hashgrove.trees.boosting import SUBSETS, BoostingSettings
 from hashgrove.trees.logistic import logistic_boosting
 
 __all__ = ["BoostedTrees"]
 
-MANY_ROWS = 25_000  # from here on the learning rate is larger, if it is not given
-FINE_ROWS = 10_000  # from here on a node tries every bin as a threshold, if their number is not given
-FEW_THRESHOLDS = 64
+MANY_ROWS = 25_000  # from here on the learning rate is larger, and features may be drawn once per tree, if not given
+FINE_ROWS, FEW_THRESHOLDS = 10_000, 64  # below so many rows a node tries fewer thresholds, if not given
 DEEP = 7  # from this depth on a tree has so many small nodes that a second copy of the bins, row by row, pays
 DENSE = 16  # if a node draws one of so many features: then several of them lie in one cache line of the copy
 LEAST_UNIT = 1e-6  # the unit of trees that do not help, so that the linear score alone decides
@@ -63,9 +61,10 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
     features_per_node : int or None, default=32
         Number of random features that a node chooses from (LazyBoost). ``None``, or a number above the number of
         features, means all features.
-    subset : {"node", "level", "tree"}, default="node"
+    subset : {"node", "level", "tree"} or None, default=None
         Whether these features are drawn again for each node, as in the paper, for each level of a tree, or once per
-        tree, which is faster, and needed for bins on disk that are larger than memory.
+        tree, which takes half the time, and is needed for bins on disk that are larger than memory. ``None`` means
+        ``"tree"`` with a kernel start and 25,000 rows or more, where the codes are as good, and otherwise ``"node"``.
     trimming : float, default=0.1
         Share of the total weight that is left out when a tree is grown, starting with the lightest examples. These
         examples still count for the weight of the tree's vote and are reweighted.
@@ -112,7 +111,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "n_trees": Integer(1, 4096),
         "max_depth": Integer(1, 64),
         "features_per_node": Integer(1, or_none=True),
-        "subset": OneOf(SUBSETS),
+        "subset": OneOf((None, *SUBSETS)),
         "trimming": Number(low=0, below=1),
         "min_points": Integer(0, 2**31),
         "leaves": OneOf(("sign", "newton")),
@@ -125,9 +124,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         "n_anchors": Integer(1),
     }
     added: ClassVar[dict[str, Any]] = {"n_thresholds": N_BINS}  # what files before these parameters mean
-    stagewise: ClassVar[bool] = (
-        False  # independent bits are learned in parallel, and are no worse: docs/how-it-works.md
-    )
+    stagewise: ClassVar[bool] = False  # bits are learned in parallel, and are no worse: docs/how-it-works.md
     accepts_stored_rows: ClassVar[bool] = True
 
     def __init__(
@@ -136,7 +133,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         n_trees: int = 290,
         max_depth: int = 4,
         features_per_node: int | None = 32,
-        subset: str = "node",
+        subset: str | None = None,
         trimming: float = 0.1,
         min_points: int = 5,
         leaves: str = "newton",
@@ -204,9 +201,9 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         """Check the parameters, bin the training rows and prepare the linear score, once per fit."""
         check_parameters(self)
         trees = None if earlier is None else earlier.part(BinnedTrees)  # type: ignore[type-abstract]
-        found = _bin(X, trees, n_jobs=n_jobs)
+        found = training_bins(X, None if trees is None else (trees.low, trees.scale), n_jobs=n_jobs)
         by_row = (
-            self.subset == "node"
+            self._subset(found.bins.shape[1]) == "node"
             and not isinstance(X, FeatureStore | StoredRows)  # the copy would be in memory
             and self.max_depth >= DEEP
             and DENSE * (self.features_per_node or len(found.bins)) >= len(found.bins)
@@ -226,7 +223,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         """The function that reads features ahead, for a store larger than memory, which other subsets cannot use."""
         if fits_memory(store.bins.size):
             return None
-        if self.subset != "tree":
+        if self._subset(store.bins.shape[1]) != "tree":
             raise ParameterError(
                 "subset",
                 f"must be 'tree' for bins of {store.bins.size / 1e9:.1f} GB with {memory_limit() / 1e9:.1f} GB of "
@@ -243,16 +240,33 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         rng: np.random.Generator,
     ) -> tuple[Encoder, NDArray[np.int8]]:
         """Learn one bit by boosting; returns the encoder, and the values that it gives for the training rows."""
-        if data.start is None:
+        (started,) = self.start_bits(data, z[None], [weights])
+        return self.learn_started(data, started, z, weights, rng)
+
+    @property
+    def starts_together(self) -> bool:
+        """Whether there are linear scores, which take as many passes over the rows for one bit as for many."""
+        return self.start is not None
+
+    def start_bits(
+        self, data: _Prepared, Z: NDArray[np.int8], weights: Sequence[NDArray[np.float64] | None]
+    ) -> Sequence[Start | None]:
+        """The linear scores of bits."""
+        return [None] * len(Z) if data.start is None else data.start.learn(Z, weights)
+
+    def learn_started(
+        self, data: _Prepared, started: Start | None, z: NDArray[np.int8], weights: Any, rng: np.random.Generator
+    ) -> tuple[Encoder, NDArray[np.int8]]:
+        """Boost the trees of one bit, from its linear score if it has one."""
+        if started is None:
             encoder = self._boost(data.binned, z, weights, rng).encoder
             bits = encoder.bits_of_bins(data.binned.bins, n_jobs=data.binned.n_jobs)[0]
             return encoder, np.where(bits, np.int8(1), np.int8(-1))
-        start = data.start.learn(z, weights)
-        boosted = self._boost(data.binned, z, weights, rng, start=start.left_out)
+        boosted = self._boost(data.binned, z, weights, rng, start=started.left_out)
         unit = max(boosted.unit, LEAST_UNIT)
         trees = boosted.encoder.scores_of_bins(data.binned.bins, n_jobs=data.binned.n_jobs)[0]
-        bit = np.where(start.seen / unit + trees > 0, np.int8(1), np.int8(-1))
-        return Sum(parts=(start.encoder(1 / unit), boosted.encoder)), bit
+        bit = np.where(started.seen / unit + trees > 0, np.int8(1), np.int8(-1))
+        return Sum(parts=(started.encoder(1 / unit), boosted.encoder)), bit
 
     def _boost(
         self,
@@ -272,7 +286,7 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         settings = BoostingSettings(
             max_depth=self.max_depth,
             n_features=n_features if self.features_per_node is None else self.features_per_node,
-            subset=SUBSETS.index(self.subset),
+            subset=SUBSETS.index(self._subset(n)),
             trimming=self.trimming,
             early_stopping=self.early_stopping,
         )
@@ -296,24 +310,11 @@ class BoostedTrees(BaseEstimator):  # type: ignore[misc]
         )
         return _Boosted(LeafTrees(unit=np.array([additive.unit]), **binning, **additive.forest._asdict()), 1.0)
 
+    def _subset(self, n: int) -> str:
+        """For what features are drawn, with ``n`` rows."""
+        return self.subset or ("tree" if self.start == "kernel" and n >= MANY_ROWS else "node")
+
     def _rate(self, n: int) -> float:
         """The share of each step that is taken, with ``n`` rows."""
-        if self.learning_rate is not None:
-            return self.learning_rate
-        if n < MANY_ROWS:
-            return RATE_OF_FEW
-        return RATE_ALONE if self.start is None else RATE_OF_MANY
-
-
-@shared
-def _bin(
-    X: NDArray[Any] | FeatureStore | StoredRows, like: BinnedTrees | None, *, n_jobs: int | None = None
-) -> Bins | FeatureStore:
-    """The bins of the training rows, and their limits: those of earlier trees, or limits that fit the rows."""
-    limits = None if like is None else (like.low, like.scale)
-    if isinstance(X, FeatureStore):
-        return X
-    if isinstance(X, StoredRows):
-        return bins_of(X, limits, n_jobs=n_jobs)
-    low, scale = limits or fit_bins(X)
-    return Bins(bin_features(X, low, scale, n_jobs=n_jobs), low, scale)
+        usual = RATE_OF_FEW if n < MANY_ROWS else RATE_ALONE if self.start is None else RATE_OF_MANY
+        return usual if self.learning_rate is None else self.learning_rate

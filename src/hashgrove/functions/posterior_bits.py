@@ -117,7 +117,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
         """Regress bits on the softened probabilities, in two passes over the rows."""
         posterior = data.posterior
         with single_threaded_blas():
-            found = posterior.ridge.solve_each(Z.T, posterior.penalty)
+            found = posterior.ridge.solve_each(Z.T, [posterior.penalty] * len(Z))
             encoders = [posterior.encoder(one.weights, one.bias) for one in found]
             book, offset = (np.concatenate([getattr(e, name) for e in encoders]) for name in ("book", "offset"))
             bits = posterior.seen.apply(lambda numbers: posterior.seen.take(numbers) @ book.T + offset > 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from hashgrove.encoders import UNIT, Encoder, Linear, Posterior, Sum
 from hashgrove.functions.base import is_constant
 from hashgrove.functions.posterior import CALIBRATION_ROWS, POWER, LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_logistic
+from hashgrove.numerics.leave_one_out import Regression
 from hashgrove.numerics.rows import Numbers, stratified_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.storage.stored_rows import StoredRows
@@ -59,16 +60,66 @@ class LinearStart:
         return cls(rows, posterior.label_penalty, posterior)
 
     @single_threaded_blas()
-    def learn(self, z: NDArray[np.int8], weights: NDArray[np.float64] | None) -> Start:
-        """The linear score of one bit."""
-        target = z[:, None]
-        penalty = self.rows.ridge.best_penalty(target) if self.penalty is None else self.penalty
-        found = [self.rows.ridge.solve(target, penalty)]
-        columns = [self.rows.ridge.left_out(found[0], target)]
+    def learn(self, Z: NDArray[np.int8], weights: Sequence[NDArray[np.float64] | None]) -> list[Start]:
+        """The linear scores of some bits, each the same as if it was alone, in three passes over the rows.
+
+        Row k of ``Z`` has the values of a bit, and ``weights[k]`` says how much each training row matters for it.
+        """
+        targets, ridge = Z.T, self.rows.ridge
+        penalties = ridge.best_penalties(targets) if self.penalty is None else [self.penalty] * len(Z)
+        parts = [(ridge, ridge.solve_each(targets, penalties))]
         if self.posterior is not None:
-            found.append(self.posterior.ridge.solve(target, self.posterior.penalty))
-            columns.append(self.posterior.ridge.left_out(found[1], target))
-        predictions = np.hstack([*columns, np.ones((len(z), 1))])
+            ridge = self.posterior.ridge
+            parts.append((ridge, ridge.solve_each(targets, [self.posterior.penalty] * len(Z))))
+        left_out = [ridge.left_out_each(found, targets) for ridge, found in parts]
+        scores = [
+            _Score.of(z, w, [found[k] for _, found in parts], [columns[:, k] for columns in left_out])
+            for k, (z, w) in enumerate(zip(Z, weights, strict=True))
+        ]
+        seen = self._seen(scores)
+        return [self._start(score, seen[:, k]) for k, score in enumerate(scores)]
+
+    def _start(self, score: _Score, seen: NDArray[np.float64]) -> Start:
+        features = Linear(
+            weights=self.rows.sketch.expand(score.factors[0]).astype(np.float32),
+            bias=np.array([score.shift if self.posterior is None else 0.0], np.float32),
+            unit=UNIT,
+        )
+        labels = None if self.posterior is None else self.posterior.encoder(score.factors[1], np.array([score.shift]))
+        return Start(score.left_out, seen, self.rows, features, labels)
+
+    def _seen(self, scores: Sequence[_Score]) -> NDArray[np.float64]:
+        """The scores of the training rows as the encoders compute them, a column per bit."""
+        sources = [self.rows.rows] if self.posterior is None else [self.rows.rows, self.posterior.seen]
+
+        def seen(numbers: Numbers) -> NDArray[np.float64]:
+            parts = [source.take(numbers) for source in sources]
+            found = np.empty((len(parts[0]), len(scores)))
+            for k, score in enumerate(scores):
+                columns = [factor[0].astype(np.float32) for factor in score.factors]
+                found[:, k] = sum(part @ column for part, column in zip(parts, columns, strict=True)) + score.shift
+            return found
+
+        return np.asarray(self.rows.rows.apply(seen))
+
+
+class _Score(NamedTuple):
+    """A bit's score: the weights of each regression times its worth, a constant, and the leave-one-out scores."""
+
+    factors: list[NDArray[np.float64]]
+    shift: float
+    left_out: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        z: NDArray[np.int8],
+        weights: NDArray[np.float64] | None,
+        found: Sequence[Regression],
+        left_out: Sequence[NDArray[Any]],
+    ) -> _Score:
+        """The score of a bit from its regressions and their leave-one-out predictions."""
+        predictions = np.column_stack([*left_out, np.ones(len(z))])
         if is_constant(z):
             worth = np.array([0.0] * len(found) + [float(z[0]) * CERTAIN])
         else:
@@ -76,24 +127,7 @@ class LinearStart:
             worth = _worth(predictions[some], (z[some] + 1) / 2, None if weights is None else weights[some])
         factors = [factor * part.weights for factor, part in zip(worth, found, strict=False)]
         shift = float(worth[-1] + sum(factor * part.bias[0] for factor, part in zip(worth, found, strict=False)))
-        features = Linear(
-            weights=self.rows.sketch.expand(factors[0]).astype(np.float32),
-            bias=np.array([shift if self.posterior is None else 0.0], np.float32),
-            unit=UNIT,
-        )
-        labels = None if self.posterior is None else self.posterior.encoder(factors[1], np.array([shift]))
-        return Start(predictions @ worth, self._seen(factors, shift), self.rows, features, labels)
-
-    def _seen(self, factors: Sequence[NDArray[np.float64]], shift: float) -> NDArray[np.float64]:
-        """The scores of the training rows as the encoder computes them."""
-        sources = [self.rows.rows] if self.posterior is None else [self.rows.rows, self.posterior.seen]
-        columns = [factor[0].astype(np.float32) for factor in factors]
-
-        def seen(numbers: Numbers) -> NDArray[np.float64]:
-            scores = sum(source.take(numbers) @ column for source, column in zip(sources, columns, strict=True))
-            return np.asarray(scores + shift, dtype=np.float64)
-
-        return np.asarray(self.rows.rows.apply(seen))
+        return cls(factors, shift, predictions @ worth)
 
 
 def _worth(

@@ -7,6 +7,7 @@ f_-i = (f_i - h_i y_i) / (1 - h_i), where h_i is the leverage of row i. One eige
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -113,8 +114,17 @@ class LeaveOneOutRidge:
 
         The errors are those of at most 20,000 rows.
         """
+        return self._best_penalty(*self._projected(targets), targets)
+
+    def best_penalties(self, targets: NDArray[Any]) -> list[float]:
+        """The best penalty of each target, the same as if it was alone."""
+        mean, moment = self._moments(targets)
+        return [
+            self._best_penalty(mean[one], moment[one] @ self._vectors, targets[:, one]) for one in _ones(len(moment))
+        ]
+
+    def _best_penalty(self, mean: NDArray[np.float64], projected: NDArray[np.float64], targets: Any) -> float:
         sample = self._sample
-        mean, projected = self._projected(targets)
         directions = projected.T.astype(sample.projections.dtype)
 
         def errors(start: int, stop: int) -> list[float]:
@@ -153,11 +163,12 @@ class LeaveOneOutRidge:
         """Regressions of targets of shape (n, n_targets)."""
         return self._model(*self._projected(targets), penalty)
 
-    def solve_each(self, targets: NDArray[Any], penalty: float) -> list[Regression]:
-        """One regression per target, each the same as if it was alone."""
+    def solve_each(self, targets: NDArray[Any], penalties: Sequence[float]) -> list[Regression]:
+        """One regression per target, with a penalty of its own, each the same as if it was alone."""
         mean, moment = self._moments(targets)
         return [
-            self._model(mean[k : k + 1], moment[k : k + 1] @ self._vectors, penalty) for k in range(targets.shape[1])
+            self._model(mean[one], moment[one] @ self._vectors, penalty)
+            for one, penalty in zip(_ones(len(moment)), penalties, strict=True)
         ]
 
     def left_out(self, model: Regression, targets: Any) -> NDArray[np.float64]:
@@ -167,7 +178,20 @@ class LeaveOneOutRidge:
 
     def left_out_of(self, model: Regression, targets: Any, numbers: Numbers) -> NDArray[Any]:
         """The same for some rows."""
-        rows = self._rows.take(numbers)
+        return self._left_out(self._rows.take(numbers), model, targets, numbers)
+
+    def left_out_each(self, models: Sequence[Regression], targets: NDArray[Any]) -> NDArray[Any]:
+        """The same as `left_out` of regressions of one target each, side by side; in one pass over the rows."""
+        for penalty in {model.penalty for model in models}:
+            self.leverage(penalty)  # on all threads
+
+        def of_chunk(numbers: Numbers) -> NDArray[Any]:
+            rows, known = self._rows.take(numbers), zip(models, _ones(len(models)), strict=True)
+            return np.hstack([self._left_out(rows, model, targets[:, one], numbers) for model, one in known])
+
+        return np.asarray(self._rows.apply(of_chunk))
+
+    def _left_out(self, rows: NDArray[Any], model: Regression, targets: Any, numbers: Numbers) -> NDArray[Any]:
         predictions = rows @ model.weights.T.astype(rows.dtype)
         predictions += model.bias.astype(rows.dtype)
         return _leave_out(predictions, self.leverage(model.penalty)[numbers], targets[numbers])
@@ -235,6 +259,11 @@ class LeaveOneOutRidge:
             weights *= self._root
             weights = weights @ self._all - np.outer(weights.sum(axis=1), self._mean)
         return Regression(weights, mean - weights @ self._mean, penalty)
+
+
+def _ones(n: int) -> list[slice]:
+    """Slices that each take one of n targets."""
+    return [slice(k, k + 1) for k in range(n)]
 
 
 def _leave_out(predictions: NDArray[Any], leverage: NDArray[np.float64], known: Any) -> NDArray[Any]:

@@ -183,6 +183,9 @@ def union(indptr, indices):
 @kernel
 def interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, out):
     """Write each row to ``out`` as its similar points, followed by its dissimilar points. O(entries)."""
-    for i in range(len(first_dissimilar)):
-        out[indptr[i] : first_dissimilar[i]] = similar[similar_ptr[i] : similar_ptr[i + 1]]
-        out[first_dissimilar[i] : indptr[i + 1]] = dissimilar[dissimilar_ptr[i] : dissimilar_ptr[i + 1]]
+    for i in range(len(first_dissimilar)):  # (numba compiles 1.7 s longer for an assignment of slices)
+        to_similar, to_dissimilar = indptr[i] - similar_ptr[i], first_dissimilar[i] - dissimilar_ptr[i]
+        for e in range(similar_ptr[i], similar_ptr[i + 1]):
+            out[to_similar + e] = similar[e]
+        for e in range(dissimilar_ptr[i], dissimilar_ptr[i + 1]):
+            out[to_dissimilar + e] = dissimilar[e]

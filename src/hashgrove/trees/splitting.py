@@ -301,7 +301,7 @@ def _best_sign_of_small(small, n, lanes, totals, node, group, stumps):
             best, lane = gain, q
     # the lowest threshold with this gain; threshold 0 may have nothing on its left
     threshold, left = np.int64(256), np.int64(0)
-    if abs(total) == best and bins[lane, :n].min() > 0:
+    if abs(total) == best and not _has_first_cell(bins[lane], n):
         threshold = np.int64(0)
     for t in range(n):
         if bins[lane, t] < threshold and abs(2 * np.int64(sums[lane, t]) - total) == best:
@@ -458,7 +458,7 @@ def _best_newton_of_small(small, n, lanes, totals, node, group, rule, gains, stu
     last = 255 >> rule.shift
     best, lane, threshold, left = -1.0, 0, np.int64(256), np.int64(0)
     for q in range(LANES):
-        if cells[q, :n].min() > 0:  # then threshold 0 has nothing on its left
+        if not _has_first_cell(cells[q], n):  # then threshold 0 has nothing on its left
             gain = _split_gain(0, totals[node], rule.regularisation, rule.min_half)
             if gain > best or (gain == best and threshold > 0):
                 best, lane, threshold, left = gain, q, np.int64(0), np.int64(0)
@@ -469,6 +469,15 @@ def _best_newton_of_small(small, n, lanes, totals, node, group, rule, gains, stu
             if is_better and cells[q, t] < last:
                 best, lane, threshold, left = gains[t], q, cells[q, t], sums[q, t]
     _write_stump(stumps, node, group, best, lanes[lane], _last_bin(threshold, rule.shift), left)
+
+
+@kernel
+def _has_first_cell(cells, n):
+    """Whether one of the first n cells is cell 0."""
+    found = False
+    for t in range(n):
+        found |= cells[t] == 0
+    return found
 
 
 @kernel
