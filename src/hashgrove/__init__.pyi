@@ -9,6 +9,10 @@ from hashgrove.codes import pack as pack
 from hashgrove.codes import unpack as unpack
 from hashgrove.curves import LearningCurve as LearningCurve
 from hashgrove.curves import learning_curve as learning_curve
+from hashgrove.drift import Drift as Drift
+from hashgrove.drift import measure_drift as measure_drift
+from hashgrove.duplicates import Duplicates as Duplicates
+from hashgrove.duplicates import find_duplicates as find_duplicates
 from hashgrove.encoders import Encoder as Encoder
 from hashgrove.fasthash import FastHash as FastHash
 from hashgrove.features import Codebook as Codebook
@@ -34,6 +38,8 @@ from hashgrove.metrics import Report as Report
 from hashgrove.metrics import evaluate as evaluate
 from hashgrove.metrics import evaluate_bits as evaluate_bits
 from hashgrove.metrics import evaluate_vectors as evaluate_vectors
+from hashgrove.reencoding import Reencoded as Reencoded
+from hashgrove.reencoding import reencode as reencode
 from hashgrove.resume import load_hasher as load_hasher
 from hashgrove.runtime.parameters import ParameterError as ParameterError
 from hashgrove.storage.columns import from_table as from_table

@@ -21,6 +21,7 @@ from hashgrove import losses
 from hashgrove.codes import Codes, pack, unpack
 from hashgrove.continuing import LearnedBits
 from hashgrove.encoders import Encoder, Spread
+from hashgrove.encoders.profile import CodeProfile, nearest_counts
 from hashgrove.functions import (
     HASH_FUNCTIONS,
     Codewords,
@@ -320,6 +321,8 @@ class FastHash(SupervisedHasher):
         """Learn from all rows, or, to validate, first from all but the held-out ones."""
         Flag().check("refit", refit)
         self.__dict__.pop("validation_", None)  # that of an earlier fit
+        self.__dict__.pop("profile_", None)
+        self._nearest = None
         if isinstance(X, FeatureStore):
             self._marks = X.marks
             if not supervision.known.all():
@@ -360,6 +363,7 @@ class FastHash(SupervisedHasher):
             encoder = self._learn_rows(rows, known, earlier, checkpoint, **more)
         with show_step("measuring the codes of the held-out rows", verbose=self.verbose):
             found = measure(encoder, rows, held_out.X, held_out.labels, seed=seed, n_jobs=self.n_jobs)
+            self._nearest = nearest_counts(encoder, rows, held_out.X, n_jobs=self.n_jobs)
         if refit:
             encoder = self._learn_rows(X, supervision, earlier, checkpoint, self.hash_function_, others=others)
         self.validation_ = found
@@ -691,6 +695,9 @@ class FastHash(SupervisedHasher):
 
     def _accepts_stored_rows(self) -> bool:
         return self.hash_function == AUTO or bool(getattr(as_learner(self.hash_function), "accepts_stored_rows", False))
+
+    def _profile(self, X: Any) -> CodeProfile:
+        return CodeProfile.of(self.encoder_, X, nearest=self._nearest, n_jobs=self.n_jobs)
 
     def _notes(self) -> dict[str, Any]:
         """Facts about the fit that a model file holds besides the parameters."""

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashgrove.codes import MAX_BITS, Codes
 from hashgrove.encoders import Encoder
+from hashgrove.encoders.profile import CodeProfile
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Integer, ParameterError, check_parameters
@@ -43,6 +44,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     n_bits: int
     random_state: Any
     encoder_: Encoder
+    profile_: CodeProfile | None
     n_features_in_: int
     constraints: ClassVar[dict[str, Constraint]] = {"n_bits": Integer(1, MAX_BITS)}
     seeded: ClassVar[bool] = True  # whether ``random_state`` changes what is learned
@@ -98,12 +100,17 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             rng = np.random.default_rng(self._seed())
             with single_threaded_blas(), interruptible():
                 self.encoder_ = self._learn(X, supervision, rng, **more)
+                self.profile_ = None if isinstance(X, FeatureStore) else self._profile(X)
         except BaseException:
             if self.__dict__.get("encoder_") is before.get("encoder_"):
                 self.__dict__.clear()
                 self.__dict__.update(before)
             raise
         return self
+
+    def _profile(self, X: Any) -> CodeProfile:
+        """What is remembered of the codes of the training rows."""
+        return CodeProfile.of(self.encoder_, X, n_jobs=getattr(self, "n_jobs", None))
 
     def _read(self, X: Any, target: Target) -> Supervision:
         return target.read(X, min_shared=getattr(self, "min_shared", MIN_SHARED), method=type(self).__name__)
@@ -229,12 +236,13 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """
         check_is_fitted(self, "encoder_")
         parameters = {name: v for name, v in self.get_params(deep=False).items() if name not in self.not_saved}
+        profile = getattr(self, "profile_", None)
         models.save(
             path,
             self.encoder_,
             hasher=type(self).__name__,
             parameters=parameters,
-            notes=self._notes(),
+            notes=self._notes() | ({} if profile is None else {"profile": profile.to_dict()}),
             features=features,
         )
 

@@ -26,6 +26,8 @@ TOP_LEVEL |= {
     "new_classes",
     "validation",
     "curves",
+    "drift",
+    "reencoding",
     "streaming",
     "stores",
 }
@@ -78,6 +80,9 @@ MAY_IMPORT = {
     "index": {"runtime", "codes", "storage"},
     "metrics": {"runtime", "codes", "index"},
     "features": {"runtime", "numerics", "codes", "storage", "encoders"},
+    "drift": {"runtime", "codes", "encoders", "hasher", "storage", "storage.models"},
+    "reencoding": {"runtime", "codes", "encoders", "features", "index", "storage", "storage.models"},
+    "duplicates": {"runtime", "codes", "features", "baselines", "index"},
     "web": {"runtime", "codes", "encoders", "storage", "storage.models", "features", "index", "metrics", "_version"},
 }
 MAY_IMPORT |= {

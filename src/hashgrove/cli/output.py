@@ -186,11 +186,11 @@ def format_validation(learned: Learned) -> str:
 
 
 def _without_marks(header: Mapping[str, Any]) -> dict[str, Any]:
-    """A header for people: how many rows were trained on is no secret, but their marks are only for programs."""
+    """A header for people: marks and codes of training rows are only for programs."""
     learned = header.get("learned")
     if not isinstance(learned, dict):
         return dict(header)
-    shown = {name: value for name, value in learned.items() if name not in ("trained_on", "validation")}
+    shown = {name: value for name, value in learned.items() if name not in ("trained_on", "validation", "profile")}
     return {**header, "learned": shown}
 
 

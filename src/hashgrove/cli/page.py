@@ -23,7 +23,9 @@ img, .none { display: block; width: 160px; height: 160px; object-fit: contain; b
 """
 
 
-def write_page(path: str, hits: Iterable[tuple[int, Any, Any]], *, names: list[str] | None, title: str) -> None:
+def write_page(
+    path: str, hits: Iterable[tuple[int, Any, Any]], *, names: list[str] | None, title: str, caption: str = "query"
+) -> None:
     """Write a page with one row per query: the query and its neighbours, nearest first.
 
     Parameters
@@ -34,11 +36,13 @@ def write_page(path: str, hits: Iterable[tuple[int, Any, Any]], *, names: list[s
     names : list of str, optional
         The paths of the queries.
     title : str
+    caption : str
+        Text below a query.
     """
     rows = []
     for number, distances, ids in hits:
         query = str(number) if names is None else names[number]
-        figures = [_figure(query, "query", kind="query")]
+        figures = [_figure(query, caption, kind="query")]
         for distance, found in zip(distances.tolist(), ids.tolist(), strict=True):
             figures.append(_figure(str(found), f"distance {distance:g}"))
         rows.append(f"<section>{''.join(figures)}</section>")

@@ -20,7 +20,16 @@ from hashgrove.runtime.parameters import Integer, OneOf, Several
 from hashgrove.runtime.threads import run_tasks
 from hashgrove.storage.formats import FileError, MissingFileError, PathLike, one_line
 
-__all__ = ["MAX_PIXELS", "RESAMPLING", "ImageFileError", "list_images", "read_image", "read_images", "resize_images"]
+__all__ = [
+    "MAX_PIXELS",
+    "RESAMPLING",
+    "ImageFileError",
+    "count_pixels",
+    "list_images",
+    "read_image",
+    "read_images",
+    "resize_images",
+]
 
 MAX_PIXELS = 2**26  # 67 million: more than any camera has, and less than where Pillow starts to warn
 RESAMPLING = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
@@ -120,6 +129,15 @@ def read_image(
         reason = getattr(error, "strerror", None) or one_line(error)
         described = "its format is not supported" if reason.startswith("cannot identify image file") else reason
         raise ImageFileError(name, f"not an image, or one that is cut short or damaged: {described}") from error
+
+
+def count_pixels(path: PathLike) -> int:
+    """Number of pixels that a file says that its image has; only its header is read."""
+    try:
+        with _pillow().open(path) as image:
+            return int(image.width * image.height)
+    except (OSError, ValueError) as error:
+        raise ImageFileError(os.fspath(path), f"cannot be read: {one_line(error)}") from error
 
 
 def _pillow() -> Any:

@@ -206,17 +206,17 @@ class MemoryIndex(Index):
         """The features that the index keeps for `Rerank`, in one byte each; None if it keeps none."""
         return stored_features(self._now())
 
-    def keep_features(self, X: ArrayLike, *, ids: ArrayLike | None = None) -> None:
+    def keep_features(self, X: ArrayLike | Int8Rows, *, ids: ArrayLike | None = None) -> None:
         """Keep features of items that are in the index already, in one byte each, for `Rerank`.
 
         Parameters
         ----------
-        X : array of shape (n, n_features)
+        X : array of shape (n, n_features), or Int8Rows
         ids : array-like of int or str, shape (n,), optional
             The items that the rows belong to. Without them, there is one row per item in the order of `ids`, and
             earlier features are replaced; with them, the features of other items stay.
         """
-        rows = Int8Rows.of(X)
+        rows = X if isinstance(X, Int8Rows) else Int8Rows.of(X)
         with self._changing:
             items = self._now()
             if ids is None:

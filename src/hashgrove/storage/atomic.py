@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -16,10 +17,11 @@ from typing import BinaryIO
 
 from hashgrove.storage.formats import FileError, PathLike, one_line
 
-__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "remove_stale", "sync_folder", "sync_name"]
+__all__ = ["TEMPORARY", "atomic_write", "check_replaceable", "exchange", "remove_stale", "sync_folder", "sync_name"]
 
 TEMPORARY = re.compile(r"\.hashgrove-[0-9a-f]{16}\.tmp")
 NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}  # of folders that cannot be synced
+EXCHANGE, AT_CWD = 2, -100  # of Linux's renameat2
 STALE_SECONDS = 24 * 3600  # a temporary file that was not written to for so long belongs to a process that was killed
 
 
@@ -97,6 +99,26 @@ def atomic_write(path: PathLike) -> Iterator[BinaryIO]:
             raise FileError(f"{os.fspath(path)}: cannot be written: {error.strerror or one_line(error)}") from error
         raise
     sync_name(path)
+
+
+def exchange(one: PathLike, other: PathLike) -> None:
+    """Exchange the names of two files or folders on one disk, durably, in one step: both exist at any moment.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("a", "b"):
+    ...     _ = (folder / name).write_text(f"was {name}")
+    >>> exchange(folder / "a", folder / "b")
+    >>> (folder / "a").read_text()
+    'was b'
+    """
+    names = [os.fsencode(os.path.realpath(path)) for path in (one, other)]
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux, glibc 2.28 or musl 1.2.6
+    if rename is None or rename(AT_CWD, names[0], AT_CWD, names[1], EXCHANGE):
+        reason = os.strerror(errno.ENOSYS if rename is None else ctypes.get_errno())
+        raise FileError(f"{os.fspath(other)}: cannot be exchanged with {os.fspath(one)} in one step: {reason}")
+    for path in (one, other):
+        sync_name(path)
 
 
 def remove_stale(folder: Path) -> None:

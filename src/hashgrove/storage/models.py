@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashgrove.codes import MAX_BITS
 from hashgrove.encoders import ENCODERS, Encoder, encoder_name
+from hashgrove.encoders.profile import CodeProfile
 from hashgrove.storage import modelfile
 from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
@@ -120,16 +121,20 @@ class Learned:
         Method, bytes per item, mean average precision and precision at 10, the codes first.
     trained_on : list of int
         Marks of training rows; see `hashgrove.runtime.rounding.training_marks`.
+    profile : CodeProfile or None
+        What is remembered of the codes of training rows; None in files of earlier versions.
     """
 
     n_held_out: int
     validation: list[tuple[str, int, float, float]]
     trained_on: list[int]
+    profile: CodeProfile | None = None
 
 
 def read_learned(path: str | os.PathLike[str]) -> Learned:
     """Read the facts about a fit from its model file, which is not trusted."""
-    found = modelfile.read_header(path)["header"].get("learned", {})
+    header = modelfile.read_header(path)["header"]
+    found = header.get("learned", {})
     try:
         validation = found.get("validation", {"n_rows": 0, "rows": []})
         n_rows, rows = validation["n_rows"], validation["rows"]
@@ -138,9 +143,11 @@ def read_learned(path: str | os.PathLike[str]) -> Learned:
         kinds = {tuple(map(type, line)) for line in lines} | {(type(n_rows),)} | {(type(mark),) for mark in marks}
         if not kinds <= {(str, int, float, float), (int,)} or type(n_rows) is not int:
             raise TypeError
+        remembered = found.get("profile")
+        profile = None if remembered is None else CodeProfile.from_dict(remembered, n_bits=header["n_bits"])
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise ModelFileError(f"{os.fspath(path)}: damaged: what it says about its fit cannot be read") from error
-    return Learned(n_rows, lines, marks)
+    return Learned(n_rows, lines, marks, profile)
 
 
 def plain(value: Any) -> Any:

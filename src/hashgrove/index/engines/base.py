@@ -132,11 +132,13 @@ class Engine(Index):
             yield current
             return
         with self._one_line_errors(), self._reading() as session:
+            self._check_same_model(session)
             yield session
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
         with self._changing, self._one_line_errors(), self._writing() as session:
+            self._check_same_model(session)
             self._own.session = session
             try:
                 yield
@@ -214,6 +216,32 @@ class Engine(Index):
                 session.create(wanted)
             if len(ids):
                 session.insert(codes, ids, ranks)
+
+    def replace_codes(self, codes: NDArray[np.uint8], *, ids: NDArray[Any], model: Any) -> None:
+        """Replace the codes of all items, and the model that made them, in one transaction; `hashgrove.reencode` does.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, n_bytes)
+            Codes of the new model, in the order of `ids`.
+        ids : array of shape (n,)
+            What `ids` gave when the codes were made. If items have changed since, nothing is replaced.
+        model : str, or an object with the attribute ``digest``
+            The new model.
+        """
+        meta = Meta(codes.shape[1], ids.dtype.kind == "U", digest_of(model))
+        by_id = np.argsort(ids, kind="stable")
+        with self._exclusively(), self._session() as session:
+            now = session.contents()[0] if session.meta.n_bytes is not None else ids[:0]
+            if len(now) != len(ids) or (now != ids).any():
+                raise EngineError(f"{self.place}: items have changed meanwhile. Encode them again.")
+            session.replace(meta, codes[by_id], ids[by_id], by_id)
+            self._n_bytes, self._model = meta.n_bytes, meta.model
+
+    def _check_same_model(self, session: Session) -> None:
+        """Refuse to go on with a connection that knows the items by another model: they have been re-encoded."""
+        if self._ready and self._model is not None and session.meta.model != self._model:
+            raise EngineError(f"{self.place}: the items have been encoded by another model since. Connect again.")
 
     def _search(
         self, codes: NDArray[np.uint8], k: int, allowed: NDArray[Any] | None, n_jobs: int | None

@@ -97,15 +97,22 @@ class _LanceSession(Session):
             return None
 
     def create(self, meta: Meta) -> None:
+        # An item that is to be deleted goes with the old table, and an empty new one is what a change may leave.
+        self.table = self.database.create_table(self.name, schema=self._schema(meta), mode="overwrite")
+        self.meta, self.deleted = meta, None
+
+    def replace(self, meta: Meta, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        self.meta = meta
+        rows = self._rows_of(codes, ids, ranks, self._schema(meta))
+        self.table = self.database.create_table(self.name, data=rows, mode="overwrite")  # one version, at once
+
+    def _schema(self, meta: Meta) -> Any:
         about = {"format": FORMAT, "n_bytes": meta.n_bytes, "texts": meta.texts, "model": meta.model}
         fields = [self.arrow.field("id", self.arrow.string() if meta.texts else self.arrow.int64(), nullable=False)]
         if meta.n_bytes is not None:
             fields.append(self.arrow.field("rank", self.arrow.int64(), nullable=False))
             fields.append(self.arrow.field("code", self.arrow.list_(self.arrow.uint8(), meta.n_bytes), nullable=False))
-        schema = self.arrow.schema(fields, metadata={KEY: json.dumps(about).encode()})
-        # An item that is to be deleted goes with the old table, and an empty new one is what a change may leave.
-        self.table, self.meta = self.database.create_table(self.name, schema=schema, mode="overwrite"), meta
-        self.deleted = None
+        return self.arrow.schema(fields, metadata={KEY: json.dumps(about).encode()})
 
     def count(self) -> int:
         return int(self.table.count_rows())
@@ -134,9 +141,12 @@ class _LanceSession(Session):
         self.deleted = ids
 
     def insert(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        self.inserted = self._rows_of(codes, ids, ranks, self.table.schema)
+
+    def _rows_of(self, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64], schema: Any) -> Any:
         values = self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(codes.reshape(-1)), self.n_bytes)
         columns = [self.arrow.array(ids.tolist() if self.meta.texts else ids), self.arrow.array(ranks), values]
-        self.inserted = self.arrow.Table.from_arrays(columns, schema=self.table.schema)
+        return self.arrow.Table.from_arrays(columns, schema=schema)
 
     def commit(self) -> None:
         """Make one new version of what is to be written: items that are deleted and inserted are updated."""

@@ -113,6 +113,13 @@ class MilvusSession(Session):
         self._largest.clear()
         self._load()
 
+    def replace(self, meta: Meta, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        """Refused: Milvus cannot replace all items of a collection in one step."""
+        raise EngineError(
+            f"the items of {self._collection} cannot be replaced in one step, which Milvus does not offer. Encode them "
+            "with the new model, push them to another collection (?collection=NAME), and search that one."
+        )
+
     def make_searchable(self) -> None:
         """Build the index of Milvus, if it is not there or not the one that is wanted, and load the collection."""
         if self.meta.n_bytes is not None:

@@ -64,6 +64,12 @@ class Session(ABC):
     def create(self, meta: Meta) -> None:
         """Store ``meta`` in place of the present one, and make room for such items. There are no items now."""
 
+    def replace(self, meta: Meta, codes: NDArray[np.uint8], ids: NDArray[Any], ranks: NDArray[np.int64]) -> None:
+        """Store ``meta`` and these items, in ascending order of their ids, in place of all that is stored."""
+        self.create(meta)
+        if len(ids):
+            self.insert(codes, ids, ranks)
+
     @abstractmethod
     def count(self) -> int:
         """Number of items."""
