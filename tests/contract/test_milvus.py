@@ -11,7 +11,7 @@ import pytest
 from pymilvus import DataType, MilvusClient
 
 import servers
-from hashgrove import FlatIndex
+from hashgrove import LSH, FlatIndex, reencode
 from hashgrove.index import connect
 from hashgrove.index.engines import EngineError
 from index_writer import codes_of, content, killed
@@ -161,3 +161,15 @@ def test_wrong_urls_and_servers():
     with pytest.raises(EngineError, match=r"milvus://ann@127.0.0.1:\d+: .*connect") as caught:
         connect(f"milvus://ann:secret@127.0.0.1:{servers.free_port()}")
     assert "secret" not in str(caught.value)
+
+
+def test_reencoding_is_refused_because_items_cannot_be_replaced_in_one_step(url, tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 8))
+    old, new = LSH(16, random_state=0).fit(X), LSH(16, random_state=1).fit(X)
+    new.save(tmp_path / "new.hashgrove")
+    with connect(url) as index:
+        index.add(old.transform(X))
+    with pytest.raises(EngineError, match=r"cannot be replaced in one step.* push them to another collection"):
+        reencode(url, tmp_path / "new.hashgrove", X=X, work=tmp_path / "work")
+    with connect(url, create=False) as index:
+        np.testing.assert_array_equal(index.codes, old.transform(X))

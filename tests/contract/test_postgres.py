@@ -17,7 +17,7 @@ import pg8000.dbapi
 import pytest
 
 import servers
-from hashgrove import FlatIndex
+from hashgrove import LSH, FlatIndex, reencode
 from hashgrove.index import connect
 from hashgrove.index.engines import EngineError
 from index_writer import codes_of, content, killed
@@ -297,3 +297,16 @@ def test_a_unix_socket_is_not_encrypted_and_may_be_missing(table, tmp_path):
         connect(f"postgresql://ann@{folder}/db")
     with pytest.raises(ValueError, match="'sslmode' parameter must be left out for a Unix socket"):
         connect(f"postgresql://ann@{folder}/db?sslmode=require")
+
+
+def test_reencoding_replaces_all_items_in_one_transaction(url, tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 8))
+    old, new = LSH(16, random_state=0).fit(X), LSH(24, random_state=1).fit(X)
+    new.save(tmp_path / "new.hashgrove")
+    ids = [f"é{row}" for row in range(200, 0, -1)]
+    with connect(url) as index:
+        index.add(old.transform(X), ids=ids)
+    assert reencode(url, tmp_path / "new.hashgrove", X=X, work=tmp_path / "work").n_items == 200
+    with connect(url, create=False) as index:
+        assert (index.model, index.ids.tolist()) == (new.digest, ids)
+        np.testing.assert_array_equal(index.codes, new.transform(X))

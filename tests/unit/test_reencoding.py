@@ -208,7 +208,7 @@ class TestEngines:
             np.testing.assert_array_equal(index.codes, load(new).encode(X))
             index.add(load(new).encode(X[:1]), ids=["new"] if texts else [1001])
             assert index.ids[-1] == ("new" if texts else 1001)
-        with pytest.raises(ValueError, match="encoded by another model since. Connect again"):
+        with pytest.raises(ValueError, match=r"encoded by another model since\. Connect again"):
             other.search(load(old).encode(X[:1]), 1)
         other.close()
         assert not [name for name in os.listdir(tmp_path) if name.startswith("reencoding")]
@@ -224,7 +224,7 @@ class TestEngines:
             with connect(place) as index:
                 index.remove(IDS[:1])
 
-        with pytest.raises(ValueError, match="items have changed meanwhile. Encode them again"):
+        with pytest.raises(ValueError, match=r"items have changed meanwhile\. Encode them again"):
             reencode(place, new, X=X, on_items=remove, work=tmp_path / "work")
         assert connect(place).model == load(old).digest
         assert reencode(place, new, X=X, ids=IDS, work=tmp_path / "work").n_items == 299
