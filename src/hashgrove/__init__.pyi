@@ -3,6 +3,7 @@
 from hashgrove._version import __version__ as __version__
 from hashgrove.baselines import ITQ as ITQ
 from hashgrove.baselines import LSH as LSH
+from hashgrove.cards import model_card as model_card
 from hashgrove.codes import Codes as Codes
 from hashgrove.codes import hamming as hamming
 from hashgrove.codes import pack as pack

@@ -94,12 +94,14 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             else:
                 X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
             supervision = None if target is None else self._read(X, target)
+            data = _data_facts(X, supervision)
             if supervision is not None and not self._uses_unknown_rows() and not supervision.known.all():
                 X, supervision = X[supervision.known], supervision.subset(supervision.known)
             self._check_max_bits(*X.shape)
             rng = np.random.default_rng(self._seed())
             with single_threaded_blas(), interruptible():
                 self.encoder_ = self._learn(X, supervision, rng, **more)
+                self._data_facts = data
                 self.profile_ = None if isinstance(X, FeatureStore) else self._profile(X)
         except BaseException:
             if self.__dict__.get("encoder_") is before.get("encoder_"):
@@ -236,13 +238,15 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """
         check_is_fitted(self, "encoder_")
         parameters = {name: v for name, v in self.get_params(deep=False).items() if name not in self.not_saved}
-        profile = getattr(self, "profile_", None)
+        profile, data = getattr(self, "profile_", None), getattr(self, "_data_facts", None)
+        facts: dict[str, Any] = {} if data is None else {"data": data}
+        facts |= {} if profile is None else {"profile": profile.to_dict()}
         models.save(
             path,
             self.encoder_,
             hasher=type(self).__name__,
             parameters=parameters,
-            notes=self._notes() | ({} if profile is None else {"profile": profile.to_dict()}),
+            notes=self._notes() | facts,
             features=features,
         )
 
@@ -255,6 +259,19 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         tags.transformer_tags.preserves_dtype = []
         tags.input_tags.sparse = self._accepts_sparse()
         return tags
+
+
+def _data_facts(X: Any, supervision: Supervision | None) -> dict[str, Any]:
+    """Sizes of the training data, for the model file; JSON values."""
+    facts: dict[str, Any] = {"rows": int(X.shape[0])}
+    if supervision is None:
+        return facts
+    facts["labelled"] = int(supervision.known.sum())
+    if not supervision.has_labels:
+        return facts | {"labels": "pairs"}
+    if supervision.exclusive:
+        return facts | {"labels": "classes", "n_labels": len(supervision.class_names)}
+    return facts | {"labels": "tags", "n_labels": int(supervision.indicator().shape[1])}
 
 
 class SupervisedHasher(Hasher):

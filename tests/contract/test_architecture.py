@@ -26,6 +26,7 @@ TOP_LEVEL |= {
     "new_classes",
     "validation",
     "curves",
+    "cards",
     "drift",
     "reencoding",
     "streaming",
@@ -82,6 +83,7 @@ MAY_IMPORT = {
     "features": {"runtime", "numerics", "codes", "storage", "encoders"},
     "drift": {"runtime", "codes", "encoders", "hasher", "storage", "storage.models"},
     "reencoding": {"runtime", "codes", "encoders", "features", "index", "storage", "storage.models"},
+    "cards": {"storage", "storage.models"},
     "duplicates": {"runtime", "codes", "features", "baselines", "index"},
     "web": {"runtime", "codes", "encoders", "storage", "storage.models", "features", "index", "metrics", "_version"},
 }

@@ -143,6 +143,9 @@ class TestHeldOut:
         validated.save(tmp_path / "validated"), whole.save(tmp_path / "whole")
         headers = [read_header(tmp_path / name)["header"] for name in ("validated", "whole")]
         assert headers[0]["learned"].pop("validation")["rows"], "the file also has the quality on the held-out rows"
+        distances = [header["learned"]["profile"].pop("nearest") for header in headers]
+        assert distances[0] != distances[1], "those of held-out rows are remembered"
+        assert [header["learned"]["profile"].pop("held_out") for header in headers] == [True, False]
         assert headers[0] == headers[1]
         assert validated.encoder_.digest_or_none == whole.encoder_.digest_or_none
 
