@@ -99,7 +99,7 @@ def _choice(choice: Any) -> list[str]:
     """Why the hash function was chosen, with the trials; nothing if it was named."""
     if not isinstance(choice, dict) or not isinstance(choice.get("trials"), list) or not choice["trials"]:
         return []
-    metric = METRICS.get(choice.get("metric"), "measure")
+    metric = METRICS.get(str(choice.get("metric")), "measure")
     trials = [trial for trial in choice["trials"] if isinstance(trial, dict)]
     rows = [
         (_text(trial.get("hash_function")), _figure(trial.get("value")), _figure(trial.get("error")))

@@ -97,7 +97,7 @@ def test_texts_of_a_file_cannot_make_markdown(model, tmp_path):
         {"n_bits": "16"},
         {"n_bits": None},
         {"learned": {"data": {"labels": ["x"], "labelled": 1}}},
-        {"learned": {"choice": {"trials": [{}], "metric": []}}},
+        {"learned": {"choice": {"trials": 3}, "data": {"labels": "classes", "n_labels": {}}, "validation": 1}},
         {"learned": {"validation": {"n_rows": 1, "rows": 3}}},
     ],
 )
