@@ -94,7 +94,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             else:
                 X = self._check_X(X, reset=reset, accept_sparse=self._accepts_sparse(), min_samples=self.min_samples)
             supervision = None if target is None else self._read(X, target)
-            data = _data_facts(X, supervision)
+            data = {"rows": int(X.shape[0])} | ({} if supervision is None else supervision.facts())
             if supervision is not None and not self._uses_unknown_rows() and not supervision.known.all():
                 X, supervision = X[supervision.known], supervision.subset(supervision.known)
             self._check_max_bits(*X.shape)
@@ -259,19 +259,6 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         tags.transformer_tags.preserves_dtype = []
         tags.input_tags.sparse = self._accepts_sparse()
         return tags
-
-
-def _data_facts(X: Any, supervision: Supervision | None) -> dict[str, Any]:
-    """Sizes of the training data, for the model file; JSON values."""
-    facts: dict[str, Any] = {"rows": int(X.shape[0])}
-    if supervision is None:
-        return facts
-    facts["labelled"] = int(supervision.known.sum())
-    if not supervision.has_labels:
-        return facts | {"labels": "pairs"}
-    if supervision.exclusive:
-        return facts | {"labels": "classes", "n_labels": len(supervision.class_names)}
-    return facts | {"labels": "tags", "n_labels": int(supervision.indicator().shape[1])}
 
 
 class SupervisedHasher(Hasher):

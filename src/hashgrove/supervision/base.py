@@ -92,6 +92,12 @@ class Supervision(ABC):
     def check_pairs(self) -> None:
         """Raise ValueError unless some points are similar and some are dissimilar."""
 
+    def facts(self) -> dict[str, Any]:
+        """The kind and number of labels, and how many points have some; JSON values, for a model file."""
+        kind = "classes" if self.exclusive else "tags" if self.has_labels else "pairs"
+        found: dict[str, Any] = {"labelled": int(self.known.sum()), "labels": kind}
+        return found | ({"n_labels": int(self.indicator().shape[1])} if self.has_labels else {})
+
     def has_pairs(self) -> bool:
         """Whether some points are similar and some are dissimilar."""
         try:
