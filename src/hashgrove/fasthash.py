@@ -136,6 +136,8 @@ class FastHash(SupervisedHasher):
         The hash function that was used: what ``"auto"`` chose, or the one given.
     generic_bits_ : int
         Number of generic bits.
+    n_clusters_ : int
+        Number of clusters of rows without a label that served as further classes; see ``new_classes``.
     generic_trials_ : tuple of GenericTrial
         What each number of generic bits reached in the trial of ``new_classes``; empty without a trial.
     choice_ : Choice or None
@@ -185,6 +187,7 @@ class FastHash(SupervisedHasher):
     history_: list[BitRecord]
     hash_function_: HashFunction
     generic_bits_: int
+    n_clusters_: int
     generic_trials_: tuple[GenericTrial, ...]
     choice_: Choice | None
     inferred_codes_: Codes
@@ -390,7 +393,9 @@ class FastHash(SupervisedHasher):
             self._choose_generic(X, supervision, learned, others, groups)
             learner = self._choose(X, supervision, learned, others, groups)
         training = self._training_rows(X, supervision, learner, others, learned.seed)
-        if len(learned) and len(training[0]) > len(supervision):
+        n_joined = len(training[1]) - len(supervision)
+        self.n_clusters_ = len(np.unique(training[1].evaluation_labels()[0][-n_joined:])) if n_joined else 0
+        if len(learned) and n_joined:
             learned = self._earlier_bits(training[0], learned.seed)
         file = None if checkpoint is None else self._checkpoint(checkpoint, *training, others, learner)
         if file is not None:
@@ -705,6 +710,7 @@ class FastHash(SupervisedHasher):
             return {}
         choice = getattr(self, "choice_", None)
         notes = {"hash_function": plain(self.hash_function_), "generic_bits": self.generic_bits_}
+        notes |= {"clusters": self.n_clusters_} if getattr(self, "n_clusters_", 0) else {}
         notes |= {} if choice is None else {"choice": choice.to_dict()}
         notes |= {"trained_on": self._marks} if getattr(self, "_marks", None) else {}
         return notes | ({"validation": self.validation_.to_dict()} if hasattr(self, "validation_") else {})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from hashgrove import FastHash, load_hasher
+from hashgrove.cli import main
 from hashgrove.functions import DecodableBits, has_new_classes, with_clusters
 from hashgrove.numerics.clusters import spherical_clusters
 from hashgrove.numerics.unit_rows import unit_rows
@@ -100,6 +103,8 @@ class TestFastHash:
     def test_new_classes_are_told_apart_and_known_ones_stay(self):
         alone, together = (small(new_classes=w).fit(X, PARTLY, unlabelled=-1) for w in (0.0, None))
         assert (alone.generic_bits_, together.generic_bits_) == (4, 8)
+        assert alone.n_clusters_ == 0
+        assert together.n_clusters_ >= 6
         new = Y_NEW >= 6
         assert together.score(X_NEW[new], Y_NEW[new]) > alone.score(X_NEW[new], Y_NEW[new]) + 0.05
         assert together.score(X_NEW[~new], Y_NEW[~new]) > alone.score(X_NEW[~new], Y_NEW[~new]) - 0.02
@@ -113,6 +118,19 @@ class TestFastHash:
         hasher = small().fit(X, PARTLY, unlabelled=-1)
         assert len(hasher.inferred_codes_) == IS_KNOWN.sum()
         assert hasher.codewords_.classes == tuple(range(6))
+
+    def test_the_command_line_says_that_there_are_clusters(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        np.save("X.npy", X)
+        np.save("y.npy", PARTLY)
+        options = ["--unlabelled", "-1", "--hash-function", "posterior", "--bits", "16"]
+        for command, shown in (
+            (["train", "X.npy", "y.npy", *options, "-o", "m"], r"clusters as classes +\d"),
+            (["info", "m"], r"clusters +\d"),
+        ):
+            with pytest.raises(SystemExit):
+                main(command)
+            assert re.search(shown, capsys.readouterr().out)
 
     def test_without_new_classes_nothing_changes(self):
         y = np.where(np.arange(len(Y)) % 24 < 12, Y, -1)

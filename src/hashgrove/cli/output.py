@@ -98,6 +98,7 @@ def format_training(hasher: FastHash, path: str, seconds: float, distinct: str) 
         ("features", hasher.encoder_.n_features),
         ("hash function", repr(hasher.hash_function_)),
         ("generic bits", hasher.generic_bits_),
+        *([("clusters as classes", hasher.n_clusters_)] if hasher.n_clusters_ else []),
         ("seconds", f"{seconds:.1f}"),
         ("final loss", f"{hasher.history_[-1].objective:.4g} ({hasher.history_[-1].objective_of})"),
         ("mean training error", f"{sum(errors) / len(errors):.4f}"),
