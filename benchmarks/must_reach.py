@@ -121,6 +121,20 @@ def of_trained_classes(folder: Path, name: str, seed: int) -> Iterator[Row]:
             yield f"processor seconds of the fit, {function}{ending}", seconds, None
 
 
+def of_decoded_ranking(folder: Path, name: str, seed: int) -> Iterator[Row]:
+    """What the default chooses if items will be ranked by what codes state: that ranking, or the Hamming distance."""
+    parts, _ = split(load(folder, name, seed), TRAINED[name])
+    labels: dict[str, Any] = {"y_queries": parts.queries[1], "y_database": parts.database[1], "k": 10}
+    encoder = FastHash(64, ranking="decoded", random_state=seed).fit(*parts.train).encoder_
+    codes = encoder.encode(parts.database[0])
+    if encoder.decoder is None:
+        report: Any = evaluate(codes, encoder.encode(parts.queries[0]), **labels, knn=None)
+    else:
+        p = encoder.as_queries(parts.queries[0]).probabilities
+        report = evaluate_vectors(encoder.decoder.decode(codes), p, **labels, metric="dot")
+    yield 'default with ranking="decoded"', report.map, report.precision_at_k
+
+
 def of_rivals(folder: Path, name: str, seed: int) -> Iterator[Row]:
     """Search among trained classes: what else learns from the rows with a label."""
     parts, _ = split(load(folder, name, seed), TRAINED[name])
@@ -168,6 +182,7 @@ def of_unseen_classes(folder: Path, name: str, seed: int) -> Iterator[Row]:
 
 PARTS: dict[str, dict[str, Callable[[Path, str, int], Iterator[Row]]]] = {
     "codes": dict.fromkeys(UNSEEN, of_unseen_classes) | dict.fromkeys(TRAINED, of_trained_classes),
+    "ranking": dict.fromkeys(TRAINED, of_decoded_ranking),
     "rivals": dict.fromkeys(TRAINED, of_rivals),
 }
 
