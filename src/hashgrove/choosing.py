@@ -201,7 +201,11 @@ def choose(
         if not supervision.subset(rows).has_pairs():
             why = f"The {part} rows have no similar or no dissimilar pair, so nothing can be measured."
             return Choice(PosteriorBits(), (), 0, 0, why)
-    more = (Candidate(DecodableBits()),) if decoded and supervision.exclusive else ()
+    decoded = decoded and supervision.exclusive
+    if decoded and metric == "map" and len(X) < GROUP * len(np.unique(supervision.evaluation_labels()[0])):
+        why = f"With fewer than {GROUP} rows per class a trial is too small to be right about codes that decode."
+        return Choice(DecodableBits(), (), 0, 0, why, metric)
+    more = (Candidate(DecodableBits()),) if decoded else ()
     tried = tuple(one for one in (*candidates(), *more) if one.suits(supervision))
     labels, options = supervision.subset(held_out).evaluation_labels()
     contest = Contest(fit, X[trained], supervision.subset(trained), X[held_out], labels, options, metric, n_jobs)

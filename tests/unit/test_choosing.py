@@ -78,6 +78,13 @@ class TestChoice:
         assert values[name] > values[describe(PosteriorBits())]
         assert describe(decoded.hash_function) == name
 
+    def test_codes_that_decode_need_no_trial_with_few_rows_per_class(self):
+        rows, y = blobs(160, 20)
+        choice = auto(ranking="decoded").fit(rows, y).choice_
+        assert (describe(choice.hash_function), choice.trials) == (describe(DecodableBits()), ())
+        assert "fewer than 10 rows per class" in choice.why
+        assert auto(ranking="decoded", metric="precision@10").fit(rows, y).choice_.trials
+
     def test_what_codes_state_is_measured(self):
         rows, y = blobs(240, 20, noise=0.3)
         encoder = FastHash(16, hash_function="decodable", random_state=0).fit(rows[:160], y[:160]).encoder_
