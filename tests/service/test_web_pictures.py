@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -259,3 +260,44 @@ def test_links_are_not_followed_when_something_is_written(tmp_path):
         pass
     assert not (tmp_path / "file").exists()
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_folder_that_takes_the_place_of_the_index_is_not_written_to(tmp_path):
+    folder = indexed(tmp_path)
+    additions = Additions(folder, has=has("ab"))
+    with additions.change({"a": Entry("x")}), FlatIndex.load(folder, writable=True) as index:
+        index.update(np.array([[7]], np.uint8), ids=["a"])
+    os.rename(folder, tmp_path / "old.hgi")
+    indexed(tmp_path)
+    (tmp_path / "x.hgi" / JOURNAL).write_text("of another index\n")
+    with pytest.raises(FileError, match="replaced"), additions.change({"b": Entry("y")}):
+        pass
+    with pytest.raises(FileError, match="replaced"):
+        additions.keep(b"picture")
+    assert (tmp_path / "x.hgi" / JOURNAL).read_text() == "of another index\n"
+
+
+def test_a_journal_does_not_grow_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("hashgrove.web.additions.SPARE_LINES", 3)
+    folder = indexed(tmp_path)
+    additions = Additions(folder, has=has("ab"))
+    with FlatIndex.load(folder, writable=True) as index:
+        for version in range(20):
+            with additions.change({"a": Entry(f"version {version}")}):
+                index.update(np.array([[version]], np.uint8), ids=["a"])
+            assert Additions(folder).entries == {"a": Entry(f"version {version}")}
+    assert len((tmp_path / "x.hgi" / JOURNAL).read_text().splitlines()) <= 5
+
+
+def test_a_full_disk_changes_nothing(folder, monkeypatch):
+    with served(open_digits(folder)) as client:
+
+        def full(self, name, size, parts):
+            raise FileError("no room") from OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("hashgrove.index.folder.Folder.append", full)
+            error = error_of(post(client, picture()), 507)
+            assert str(folder) not in error["message"]
+        assert client.get("/health").json()["items"] == 120
+        assert post(client, picture()).status_code == 201

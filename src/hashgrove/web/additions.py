@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from hashgrove.index.folder import MANIFEST
+from hashgrove.index.folder import MANIFEST, Folder
 from hashgrove.storage.atomic import atomic_write, sync_name
 from hashgrove.storage.formats import FileError, check_fits_memory
 
@@ -26,8 +26,8 @@ __all__ = ["Additions", "Entry", "forget_additions"]
 
 JOURNAL, PICTURES = "added.jsonl", "pictures"
 PICTURE = re.compile(r"[0-9a-f]{64}")
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-SPARE_LINES = 64  # that say nothing new, until the journal is written anew
+MAX_MANIFEST, MAX_JOURNAL = 2**17, 2**30
+SPARE_LINES = 1024  # that say nothing new, until the journal is written anew
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Additions:
 
     def __init__(self, folder: str | None = None, *, has: Callable[[list[str]], Iterable[bool]] | None = None) -> None:
         self.folder = None if folder is None else os.path.abspath(folder)
+        self._files = None if folder is None else Folder(folder)
         self.entries: dict[str, Entry] = {}  # never changed, but replaced by another
         self._size = self._n_lines = 0  # bytes and lines of the journal that count
         self._seen: object = None  # what the journal was when it was read
@@ -108,13 +109,17 @@ class Additions:
     def keep(self, content: bytes) -> str:
         """Write a picture durably, and return what an `Entry` calls it. `change` has to name it then."""
         assert self.folder is not None
+        assert self._files is not None
+        self._files.check_in_place()
         name, place = hashlib.sha256(content).hexdigest(), os.path.join(self.folder, PICTURES)
-        with _errors(place):
+        try:
             with suppress(FileExistsError):
                 os.mkdir(place)
                 sync_name(place)
-            if os.path.islink(place) or not os.path.isdir(place):
-                raise FileError(f"{place}: must be a folder. Got a link or something else.")
+        except OSError as error:
+            raise FileError(f"{place}: cannot be written: {error.strerror or error}") from error
+        if os.path.islink(place) or not os.path.isdir(place):
+            raise FileError(f"{place}: must be a folder. Got a link or something else.")
         path = os.path.join(place, name)
         if not os.path.exists(path):
             with atomic_write(path) as file:
@@ -147,7 +152,11 @@ class Additions:
 
     def refresh(self) -> bool:
         """Read what another process has written; return whether there was anything."""
-        if self.folder is None or self._state() == self._seen:
+        if self.folder is None or self._files is None:
+            return False
+        if not self._files.is_in_place():
+            self._files = Folder(self.folder)
+        if self._state() == self._seen:
             return False
         before = self.entries
         self._read()
@@ -155,8 +164,11 @@ class Additions:
 
     def _take(self, changes: Mapping[str, Entry | None], end: int) -> None:
         old = [self.entries[id_] for id_ in changes if id_ in self.entries]
-        self.entries, self._size = _changed(self.entries, changes), end
+        self.entries, self._size, self._n_lines = _changed(self.entries, changes), end, self._n_lines + 1
         self._remove_pictures(old)
+        if self.folder is not None and self._n_lines > 2 * len(self.entries) + SPARE_LINES:
+            with suppress(FileError):
+                self._rewrite()
 
     def _remove_pictures(self, entries: Iterable[Entry | None]) -> None:
         """Remove pictures that no entry names any more, as far as that is possible."""
@@ -167,50 +179,47 @@ class Additions:
             with suppress(OSError):
                 os.unlink(os.path.join(self.folder, PICTURES, name))
 
-    def _path(self) -> str:
-        assert self.folder is not None
-        return os.path.join(self.folder, JOURNAL)
-
     def _manifest(self) -> str:
         """Digest of the manifest of the index."""
-        assert self.folder is not None
-        path = os.path.join(self.folder, MANIFEST)
-        with _errors(path), open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-
-    def _state(self) -> object:
-        """What the journal is now. The last change counts only with the manifest after it."""
+        assert self._files is not None
         try:
-            found = os.stat(self._path())
+            return hashlib.sha256(self._files.read(MANIFEST, MAX_MANIFEST)).hexdigest()
+        except FileNotFoundError as error:
+            raise FileError(f"{self._files.path / MANIFEST}: no such file") from error
+
+    def _state(self) -> tuple[int, int, int, str] | None:
+        """What the journal is now. The last change counts only with the manifest after it."""
+        assert self.folder is not None
+        try:
+            found = os.stat(os.path.join(self.folder, JOURNAL))
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns, self._manifest()
 
     def _append(self, line: Mapping[str, Any]) -> int:
         """Write a line behind those that count, durably; return where it ends."""
+        assert self._files is not None
+        self._files.check_in_place()
         content = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        with _errors(self._path()):
-            is_new = not os.path.exists(self._path())
-            handle = os.open(self._path(), os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
-            with open(handle, "r+b") as file:
-                file.truncate(self._size)  # what an interrupted change wrote does not count
-                file.seek(self._size)
-                file.write(content)
-                file.flush()
-                os.fsync(handle)
-            if is_new:
-                sync_name(self._path())
+        try:
+            self._files.append(JOURNAL, self._size, [memoryview(content)])
+        except FileNotFoundError as error:
+            raise FileError(f"{self._files.path / JOURNAL}: no such file") from error
+        if not self._size:
+            self._files.sync()
         return self._size + len(content)
 
     def _read(self) -> None:
         """Read the journal, which is untrusted."""
-        seen, path = self._state(), self._path()
+        assert self._files is not None
+        seen, path = self._state(), self._files.path / JOURNAL
         if seen is None:
             self._seen, self.entries, self._size = None, {}, 0
             return
-        with _errors(path), open(os.open(path, os.O_RDONLY | NO_LINK), "rb") as file:
-            check_fits_memory(path, 8 * os.fstat(file.fileno()).st_size)
-            content = file.read()
+        check_fits_memory(str(path), 8 * seen[1])
+        if seen[1] > MAX_JOURNAL:
+            raise FileError(f"{path}: must have at most {MAX_JOURNAL} bytes. Got {seen[1]}.")
+        content = self._files.read(JOURNAL, seen[1])
         whole = content[: content.rfind(b"\n") + 1]  # a line that was not finished does not count
         entries: dict[str, Entry] = {}
         try:
@@ -246,7 +255,8 @@ class Additions:
     def _rewrite(self) -> None:
         """Write the journal anew, as one line."""
         line = json.dumps({"before": "", "items": _as_json(self.entries)}, separators=(",", ":")).encode() + b"\n"
-        with atomic_write(self._path()) as file:
+        assert self.folder is not None
+        with atomic_write(os.path.join(self.folder, JOURNAL)) as file:
             file.write(line)
         self._size, self._n_lines = len(line), 1
 
@@ -275,13 +285,3 @@ def _changed(entries: Mapping[str, Entry], changes: Mapping[str, Entry | None]) 
     found = dict(entries)
     _update(found, changes)
     return found
-
-
-@contextmanager
-def _errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read or written: {error.strerror or error}") from error
