@@ -108,7 +108,7 @@ def test_the_unit_is_one(tmp_path):
 def test_options_in_the_files_are_those_of_the_command(name):
     known = {option for parameter in serve.params for option in parameter.opts}
     foreign = {"--no-cache-dir", "--system", "--uid", "--create-home", "--directory", "--owner", "--start-period"}
-    foreign |= {"--home-dir", "--now"}
+    foreign |= {"--home-dir", "--now", "--format"}
     assert options_in(name) - foreign <= known
 
 
