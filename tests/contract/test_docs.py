@@ -172,7 +172,9 @@ def test_times_of_a_fit_are_measured_once_and_shown(tmp_path):
 @pytest.mark.parametrize(("script", "page"), [("fit_times.py", "fit-times"), ("must_reach.py", "eight-bytes")])
 def test_pages_of_measurements_are_made_from_their_data(script, page):
     module, _ = run(f"benchmarks/{script}")
-    assert (DOCS / f"{page}.md").read_text() == module.page(json.loads((DOCS / f"{page}.json").read_text()))
+    module.is_fresh = lambda record: True  # the code may have changed since
+    committed = (DOCS / f"{page}.md").read_text().replace(", with older code", "")
+    assert committed == module.page(json.loads((DOCS / f"{page}.json").read_text()))
 
 
 def test_the_table_of_the_readme_is_made_from_its_data(tmp_path):
