@@ -688,3 +688,13 @@ def vector_measures(database, queries, y_query, y_database, *, metric, k, releva
             averages.append(average_precision(marks))
             precisions.append(sum(marks[:k]) / min(k, len(marks)))
     return np.mean(averages), np.mean(precisions)
+
+
+def both_ways(similar, dissimilar, n):
+    """The neighbours of each point, (similar, dissimilar), if pairs (i, j) that were drawn count for both points."""
+    found = [(set(), set()) for _ in range(n)]
+    for kind, pairs in enumerate((similar, dissimilar)):
+        for i, j in pairs:
+            found[i][kind].add(j)
+            found[j][kind].add(i)
+    return [(sorted(similar), sorted(dissimilar)) for similar, dissimilar in found]

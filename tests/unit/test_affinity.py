@@ -6,7 +6,9 @@ from scipy import sparse
 
 from hashgrove import Affinity
 from hashgrove.runtime.streams import draw, draw_few, stream
-from naive import pair_matrix
+from hashgrove.supervision import affinity
+from hashgrove.supervision.neighbours import draw_by_class
+from naive import both_ways, pair_matrix
 
 
 def check_invariants(affinity):
@@ -95,6 +97,38 @@ def test_pair_draws_hold_the_limit():
     assert (Y[Y != 0] == (full + full.T)[Y != 0]).all()
     assert 80 * 3 <= (Y == 1).sum() <= 80 * 6
     assert 80 * 4 <= (Y == -1).sum() <= 80 * 8
+
+
+@pytest.mark.parametrize("bucket_rows", [1, 2, 64, 8192])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_pair_that_one_point_drew_counts_for_both(bucket_rows, n_jobs, monkeypatch):
+    monkeypatch.setattr(affinity, "BUCKET_ROWS", bucket_rows)
+    monkeypatch.setattr(affinity, "ROWS_PER_CHUNK", 37)
+    labels = np.random.default_rng(6).integers(-1, 5, 400)
+    known = np.flatnonzero(labels >= 0)
+    drawn = []
+
+    def record(*arguments):
+        found = draw_by_class(*arguments)
+        drawn.append((arguments[-2], found))
+        return found
+
+    monkeypatch.setattr(affinity, "draw_by_class", record)
+    pairs = Affinity.from_classes(labels, n_similar=9, n_dissimilar=12, random_state=0, n_jobs=n_jobs)
+    assert len(drawn) == 2 * -(-len(known) // 37)  # once to count, and once more
+    similar, dissimilar = (
+        [
+            (known[start + row], known[j])
+            for start, draws in drawn
+            for row, part in enumerate(np.split(draws[kind][1], np.cumsum(draws[kind][0])[:-1]))
+            for j in part
+        ]
+        for kind in (0, 1)
+    )
+    for i, (near, far) in enumerate(both_ways(similar, dissimilar, 400)):
+        assert pairs.similar(i).tolist() == near
+        assert pairs.dissimilar(i).tolist() == far
+    assert pairs.indices.base is None  # no room for what was drawn twice is kept
 
 
 def test_same_seed_same_pairs_at_any_number_of_threads():

@@ -7,9 +7,10 @@ then counts for both points of a pair, as in the authors' code, so that a point 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,22 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from hashgrove.runtime.parameters import Integer
-from hashgrove.runtime.threads import chunks, run_tasks
-from hashgrove.supervision.neighbours import draw_by_class, draw_by_tags, draw_of_rows, interleave, union
+from hashgrove.runtime.threads import chunks, in_order
+from hashgrove.supervision.neighbours import (
+    count_ends,
+    draw_by_class,
+    draw_by_tags,
+    draw_of_rows,
+    join_ends,
+    scatter_ends,
+)
 from hashgrove.supervision.reading import UNLABELLED, read_classes, read_pairs, read_tags
 
 __all__ = ["Affinity"]
 
 ROWS_PER_CHUNK = 512
+MOST_CHUNKS = 64  # of many rows, since drawing by tags clears an array of all rows for each
+BUCKET_ROWS = 8192  # points whose pairs are put in order together; four times as many places are a uint16
 Rows = tuple[NDArray[np.int64], NDArray[np.uint32]]  # (number of entries per row, column indices row by row)
 DrawRows = Callable[[int, int], tuple[Rows, Rows]]  # similar and dissimilar neighbours of the rows from start to stop
 
@@ -220,31 +230,62 @@ class Affinity:
         n_jobs: int | None,
     ) -> Affinity:
         """Draw the neighbours of the ``known`` points among themselves, and make the draws symmetric."""
-        parts = run_tasks(draw_rows, chunks(len(known), ROWS_PER_CHUNK), n_jobs=n_jobs)
-        similar_draws, dissimilar_draws = [similar for similar, _ in parts], [dissimilar for _, dissimilar in parts]
-        del parts  # what was drawn is freed as it is used: it is the largest part of the memory that a fit needs
-        similar_ptr, similar = _union(similar_draws, known, n_points)
-        dissimilar_ptr, dissimilar = _union(dissimilar_draws, known, n_points)
-        if not len(similar) + len(dissimilar):
+        limits, ends, places = _scattered(draw_rows, known, n_jobs=n_jobs)
+        similar, both = np.zeros((2, n_points), np.int64)
+        size = 0
+        joined = in_order(lambda bucket: _joined(*bucket), _buckets(limits, ends, places, len(known)), n_jobs=n_jobs)
+        for number, (n_similar, n_all, n_left) in enumerate(joined):
+            points = known[number * BUCKET_ROWS : (number + 1) * BUCKET_ROWS]
+            similar[points], both[points] = n_similar, n_all
+            ends[size : size + n_left] = ends[limits[number] : limits[number] + n_left]
+            size += n_left
+        if not size:
             raise ValueError("The training points must have at least one known pair. Got none.")
-        indices = np.empty(len(similar) + len(dissimilar), np.uint32)
-        indptr = similar_ptr + dissimilar_ptr
-        first_dissimilar = indptr[:-1] + np.diff(similar_ptr)
-        interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, indices)
-        return cls(indptr, first_dissimilar, indices, classes)
+        ends.resize(size, refcheck=False)  # gives the room of pairs that were drawn twice back
+        indptr = np.append(0, np.cumsum(both))
+        return cls(indptr, indptr[:-1] + similar, ends, classes)
 
 
-def _union(draws: list[Rows], known: NDArray[np.intp], n_points: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """The symmetric relation of what was drawn for the ``known`` points, in chunks; empties the list."""
-    counts = np.zeros(n_points, np.int64)
-    counts[known] = np.concatenate([of_chunk for of_chunk, _ in draws])
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    indices, end = np.empty(indptr[-1], np.uint32), int(indptr[-1])
-    while draws:
-        part = draws.pop()[1]
-        start, end = end - len(part), end - len(part)
-        indices[start : start + len(part)] = part if len(known) == n_points else known[part]
-    return union(indptr, indices)
+def _scattered(
+    draw_rows: DrawRows, known: NDArray[np.intp], *, n_jobs: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint16]]:
+    """Where each bucket begins, and the ends of all pairs with their places; see `scatter_ends`.
+
+    Neighbours are drawn twice, once to count them: if they were kept, they would take half as much memory as the ends.
+    """
+    n_buckets = -(-len(known) // BUCKET_ROWS)
+    pieces = chunks(len(known), max(ROWS_PER_CHUNK, len(known) // MOST_CHUNKS))
+
+    def count(piece: tuple[int, int]) -> NDArray[np.int64]:
+        totals = np.zeros(n_buckets, np.int64)
+        for counts, drawn in draw_rows(*piece):
+            count_ends(BUCKET_ROWS, counts, drawn, piece[0], totals)
+        return totals
+
+    totals = sum(in_order(count, pieces, n_jobs=n_jobs), start=np.zeros(n_buckets, np.int64))
+    limits = np.append(0, np.cumsum(totals))
+    ends, places, cursor = np.empty(limits[-1], np.uint32), np.empty(limits[-1], np.uint16), limits[:-1].copy()
+    drawn_again = in_order(lambda piece: draw_rows(*piece), pieces, n_jobs=n_jobs)
+    for (start, _), draws in zip(pieces, drawn_again, strict=True):
+        for kind, (counts, drawn) in zip((0, 2), draws, strict=True):
+            scatter_ends(known, BUCKET_ROWS, counts, drawn, start, kind, cursor, ends, places)
+    return limits, ends, places
+
+
+def _buckets(
+    limits: NDArray[np.int64], ends: NDArray[np.uint32], places: NDArray[np.uint16], n_rows: int
+) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint16], int]]:
+    """The ends in each bucket, their places, and the number of points."""
+    for number, (start, stop) in enumerate(pairwise(limits)):
+        yield ends[start:stop], places[start:stop], min(BUCKET_ROWS, n_rows - number * BUCKET_ROWS)
+
+
+def _joined(
+    ends: NDArray[np.uint32], places: NDArray[np.uint16], n_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Put the ends of a bucket in order; returns how many are left, per point, similar ones and all, and in total."""
+    n_similar, n_all = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int64)
+    return n_similar, n_all, join_ends(ends, places, n_similar, n_all)
 
 
 def _read_draws(*, n_similar: Any, n_dissimilar: Any, random_state: Any) -> tuple[tuple[int, int], np.uint64]:

@@ -1,5 +1,8 @@
 """The kernels behind `Affinity`: they draw neighbours of each point and make the relation symmetric.
 
+A pair counts for both of its points, so each draw is two ends. Ends are collected in buckets of a fixed number of
+points, and sorted there: memory is never read or written in random order, however many points there are.
+
 A draw returns (number of neighbours per row, int64; neighbours of all rows, one row after the other, uint32). What is
 drawn for a row depends on the seed and the row only, so chunks of rows can be drawn by any thread.
 """
@@ -11,7 +14,7 @@ import numpy as np
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.streams import below, draw, draw_few, stream
 
-__all__ = ["draw_by_class", "draw_by_tags", "draw_of_rows", "interleave", "transpose", "union"]
+__all__ = ["count_ends", "draw_by_class", "draw_by_tags", "draw_of_rows", "join_ends", "scatter_ends"]
 
 
 @kernel
@@ -135,57 +138,77 @@ def draw_of_rows(indptr, indices, limit, seed, first_stream, first, last):
 
 
 @kernel
-def transpose(indptr, indices):
-    """The transpose of a square sparse pattern, with sorted rows. O(entries)."""
-    n = len(indptr) - 1
-    transposed_ptr = np.zeros(n + 1, np.int64)
-    for e in range(len(indices)):
-        transposed_ptr[indices[e] + 1] += 1
-    for i in range(n):
-        transposed_ptr[i + 1] += transposed_ptr[i]
-    cursor = transposed_ptr[:-1].copy()
-    transposed = np.empty(len(indices), np.uint32)
-    for i in range(n):
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            transposed[cursor[j]] = i
-            cursor[j] += 1
-    return transposed_ptr, transposed
+def count_ends(bucket_rows, counts, drawn, first, totals):
+    """Add the ends of pairs that lie in each bucket of points to ``totals``: both ends of each pair. O(pairs).
+
+    Point k is in bucket ``k // bucket_rows``. The points from ``first`` on have drawn ``counts`` neighbours each, and
+    ``drawn`` has these, one point after the other.
+    """
+    e = 0
+    for row in range(len(counts)):
+        totals[(first + row) // bucket_rows] += counts[row]
+        for _ in range(counts[row]):
+            totals[drawn[e] // bucket_rows] += 1
+            e += 1
 
 
 @kernel
-def union(indptr, indices):
-    """The union of a square sparse pattern and its transpose, with sorted rows. O(entries)."""
-    n = len(indptr) - 1
-    back_ptr, back = transpose(indptr, indices)
-    forth_ptr, forth = transpose(back_ptr, back)
-    union_ptr = np.zeros(n + 1, np.int64)
-    merged = np.empty(len(forth) + len(back), np.uint32)
+def scatter_ends(known, bucket_rows, counts, drawn, first, kind, cursor, ends, places):
+    """Write both ends of each pair to their buckets: who the other end is, and the place of this end in the bucket.
+
+    ``cursor[b]`` is where bucket b goes on in ``ends`` (uint32) and ``places`` (uint16); it is moved on. A place is
+    4 x the number of the point in its bucket, + 2 for dissimilar pairs (``kind`` is 2, otherwise 0), + 1 if this point
+    drew the other. ``known[k]`` is the number of point k. O(pairs), in as many streams of memory as there are buckets.
+    """
+    e = 0
+    for row in range(len(counts)):
+        i = first + row
+        mine = i // bucket_rows
+        for _ in range(counts[row]):
+            j = np.int64(drawn[e])
+            e += 1
+            its = j // bucket_rows
+            here, there = cursor[mine], cursor[its] + (mine == its)
+            ends[here], places[here] = known[j], 4 * (i - mine * bucket_rows) + kind + 1
+            ends[there], places[there] = known[i], 4 * (j - its * bucket_rows) + kind
+            cursor[mine] += 1
+            cursor[its] += 1
+
+
+@kernel
+def join_ends(ends, places, n_similar, n_all):
+    """Sort the ends in a bucket by point, similar ones first, then by number, and leave out those that are there twice.
+
+    Those that the point did not draw must be in the order of their numbers. Returns how many are left; they are at the
+    front of ``ends``. Adds their number per point, of similar ones and of all, to ``n_similar`` and ``n_all``, int64
+    arrays of zeros. O(ends log(ends per point)).
+    """
+    n_groups = 4 * len(n_all)
+    starts = np.zeros(n_groups + 1, np.int64)
+    for e in range(np.uint64(len(ends))):
+        starts[np.uint64(places[e]) + np.uint64(1)] += 1
+    for group in range(n_groups):
+        starts[group + 1] += starts[group]
+    cursor, grouped = starts[:-1].copy(), np.empty(len(ends), np.uint32)
+    for e in range(np.uint64(len(ends))):
+        place = np.uint64(places[e])
+        grouped[cursor[place]] = ends[e]
+        cursor[place] += 1
     size = 0
-    for i in range(n):
-        a, b = forth_ptr[i], back_ptr[i]
-        while a < forth_ptr[i + 1] or b < back_ptr[i + 1]:
-            if b == back_ptr[i + 1] or (a < forth_ptr[i + 1] and forth[a] < back[b]):
-                merged[size] = forth[a]
+    for group in range(0, n_groups, 2):
+        a, middle, stop = starts[group], starts[group + 1], starts[group + 2]
+        grouped[middle:stop].sort()
+        b, before = middle, size
+        while a < middle or b < stop:
+            if b == stop or (a < middle and grouped[a] <= grouped[b]):
+                b += b < stop and grouped[a] == grouped[b]
+                ends[size] = grouped[a]
                 a += 1
-            elif a == forth_ptr[i + 1] or back[b] < forth[a]:
-                merged[size] = back[b]
-                b += 1
             else:
-                merged[size] = forth[a]
-                a += 1
+                ends[size] = grouped[b]
                 b += 1
             size += 1
-        union_ptr[i + 1] = size
-    return union_ptr, merged[:size]
-
-
-@kernel
-def interleave(similar_ptr, similar, dissimilar_ptr, dissimilar, indptr, first_dissimilar, out):
-    """Write each row to ``out`` as its similar points, followed by its dissimilar points. O(entries)."""
-    for i in range(len(first_dissimilar)):  # (numba compiles 1.7 s longer for an assignment of slices)
-        to_similar, to_dissimilar = indptr[i] - similar_ptr[i], first_dissimilar[i] - dissimilar_ptr[i]
-        for e in range(similar_ptr[i], similar_ptr[i + 1]):
-            out[to_similar + e] = similar[e]
-        for e in range(dissimilar_ptr[i], dissimilar_ptr[i + 1]):
-            out[to_dissimilar + e] = dissimilar[e]
+        if group % 4 == 0:
+            n_similar[group // 4] = size - before
+        n_all[group // 4] += size - before
+    return size
