@@ -2,9 +2,9 @@
 
     python benchmarks/many_machines.py --rows 1000000 --features 1024 --folder /tmp
 
-Each worker is a process with one thread, on this machine, so two of them need two cores without other work. Class labels,
-trees of depth 4 from a feature store. The clusters take turns, and each fits a few bits first, so that workers have
-imported the library and opened the store. The models of all fits must be the same.
+Each worker is a process with one thread, on this machine, so two of them need two cores without other work. Trees of
+depth 4 learn class labels from a feature store. The clusters take turns, and each fits a few bits first, so that
+workers have imported the library and opened the store. The models of all fits must be the same.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ from distributed import Client, KilledWorker, LocalCluster
 from sklearn.tree import DecisionTreeClassifier
 
 from command import call, fails
-from hashgrove import ITQ, LSH, BoostedTrees, FastHash, ParameterError, build_store, encode_folder
+from hashgrove import ITQ, LSH, BoostedTrees, FastHash, ParameterError, PosteriorBits, build_store, encode_folder
 from hashgrove.distributed import DistributedError, cluster, connect, encode, fit
 from hashgrove.distributed.rows import by_reference, opened
+from hashgrove.numerics import rows as numerics_rows
 from hashgrove.step_one import Target
 from hashgrove.storage.formats import FileError
 from hashgrove.streaming import record_file
@@ -55,8 +56,8 @@ def client():
 def shards(tmp_path):
     """A folder of shards, and a model."""
     (tmp_path / "shards").mkdir()
-    for number, rows in enumerate(np.array_split(X, 12)):
-        np.save(tmp_path / "shards" / f"part-{number:02}.npy", rows)
+    for number, shard in enumerate(np.array_split(X, 12)):
+        np.save(tmp_path / "shards" / f"part-{number:02}.npy", shard)
     LSH(16, random_state=0).fit(X).save(tmp_path / "model")
     return tmp_path / "shards"
 
@@ -83,6 +84,19 @@ class TestFit:
         assert fit(one, X, Y, client=client, **given) is one
         assert np.array_equal(one.transform(X), codes)
         assert [record.objective for record in one.history_] == objectives
+
+    @pytest.mark.parametrize("function", [PosteriorBits(), PosteriorBits(classifier="logistic")], ids=repr)
+    def test_sums_over_parts_of_the_rows(self, client, monkeypatch, tmp_path, function):
+        monkeypatch.setattr(numerics_rows, "KEPT_VALUES", 0)
+        monkeypatch.setattr(numerics_rows, "PART_ROWS", 128)
+        monkeypatch.setattr(numerics_rows, "ROWS_PER_CHUNK", 64)
+        np.save(tmp_path / "X.npy", X)
+        one, submitted = hasher(function), []
+        expected = one.fit(X, Y).digest
+        submit = client.submit
+        monkeypatch.setattr(client, "submit", lambda f, *given, **how: submitted.append(f) or submit(f, *given, **how))
+        assert fit(one, tmp_path / "X.npy", Y, client=client).digest == expected
+        assert len(submitted) > 10
 
     def test_rows_on_disk(self, client, tmp_path):
         expected = hasher().fit(X, Y).digest

@@ -154,7 +154,7 @@ class TestLogistic:
         rng = np.random.default_rng(0)
         rows = UnitRows.of(X, None, rng)
         found = LabelPosterior.learn(rows, ClassLabels(Y), power=1.0, rng=rng, classifier="logistic")
-        p = softmax(found.logits(slice(None)), axis=1)
+        p = softmax(found.logits.take(slice(None)), axis=1)
         np.testing.assert_allclose(found.phi.take(slice(None)), p / np.linalg.norm(p, axis=1, keepdims=True), atol=1e-5)
         assert abs(p.max(axis=1).mean() - (p.argmax(axis=1) == Y).mean()) < 0.1
 
@@ -247,7 +247,7 @@ class TestLeftOut:
         rng = np.random.default_rng(0)
         noise, y = rng.normal(size=(80, 40)), np.arange(80) % 2
         rows = unit_rows(noise)
-        ridge = leave_one_out.LeaveOneOutRidge(Rows(rows.__getitem__, rows.shape))
+        ridge = leave_one_out.LeaveOneOutRidge(Rows(rows))
         flipped = y.copy()
         flipped[0] = 1
         seen, left_out = [], []

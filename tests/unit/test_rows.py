@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -17,6 +20,7 @@ from hashgrove.numerics.rows import (
     stratified_rows,
 )
 from hashgrove.numerics.unit_rows import unit_rows
+from hashgrove.runtime.executors import carried_out_by
 
 X = unit_rows(np.random.default_rng(0).normal(size=(500, 12)) + 0.3)
 WEIGHTS = np.random.default_rng(1).uniform(0, 3, size=len(X))
@@ -24,7 +28,7 @@ TARGETS = np.random.default_rng(2).choice([-1, 1], size=(len(X), 3)).astype(np.i
 
 
 def rows_of(X, **options):
-    return Rows(X.__getitem__, X.shape, **options)
+    return Rows(X, **options)
 
 
 def all_sums(weights=None, *, targets=TARGETS, n_jobs=1, **options):
@@ -103,7 +107,7 @@ def test_rows_are_kept_only_if_they_are_few(monkeypatch):
     for kept, n_calls in ((X.size, 1), (X.size - 1, 3)):
         monkeypatch.setattr(rows, "KEPT_VALUES", kept)
         calls = []
-        made = Rows(lambda numbers, calls=calls: calls.append(numbers) or X[numbers], X.shape)
+        made = Rows(X, lambda part, calls=calls: calls.append(len(part)) or part)
         for _ in range(3):
             np.testing.assert_array_equal(made.take(slice(5, 9)), X[5:9])
         assert len(calls) == n_calls
@@ -122,3 +126,42 @@ def test_stratified_rows_are_one_of_each_part(n, size):
 def test_stratified_rows_of_classes_that_take_turns_are_of_all_classes():
     classes = stratified_rows(40_000, 20_000) % 2
     assert 0.45 < classes.mean() < 0.55
+
+
+def test_rows_that_are_made_of_others():
+    counts = np.arange(len(X))
+    made = Rows(X, np.multiply, aligned=(counts[:, None],), is_kept=False)
+    scaled = made.then(lambda rows, more: rows[:, :2] + more[:, None], counts, n_columns=2)
+    expected = (X * counts[:, None])[:, :2] + counts[:, None]
+    assert scaled.shape == (len(X), 2)
+    np.testing.assert_array_equal(scaled.take(slice(3, 9)), expected[3:9])
+    np.testing.assert_array_equal(made.apply(lambda rows, more: rows.sum(axis=1) + more, counts).shape, counts.shape)
+
+
+class Elsewhere:
+    """An executor in this process; what it is given could be sent away."""
+
+    def __init__(self):
+        self.n_pieces = 0
+
+    def map(self, function, pieces, *, prepare, rows):
+        data = prepare(pickle.loads(pickle.dumps(rows)), n_jobs=1)
+        for piece in pieces:
+            self.n_pieces += 1
+            sent, part = pickle.loads(pickle.dumps((function, piece)))
+            yield sent(data, part)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_sums_of_parts_elsewhere_are_the_same(monkeypatch, weights):
+    monkeypatch.setattr(rows, "KEPT_VALUES", 0)
+    for name, size in (("ROWS_PER_CHUNK", 32), ("WEIGHTED_ROWS", 16), ("PART_ROWS", 64)):
+        monkeypatch.setattr(rows, name, size)
+    expected, elsewhere = all_sums(weights), Elsewhere()
+    scores = rows_of(X).apply(partial(np.dot, b=X[0]))
+    with carried_out_by(elsewhere):
+        for found, known in zip(all_sums(weights), expected, strict=True):
+            np.testing.assert_array_equal(found, known)
+        assert elsewhere.n_pieces == 2 * 8
+        np.testing.assert_array_equal(rows_of(X).apply(partial(np.dot, b=X[0])), scores)
+        assert elsewhere.n_pieces == 3 * 8

@@ -138,7 +138,7 @@ class TestWhatItLearns:
         rows = UnitRows.of(X[KNOWN], None, rng, others=X[~KNOWN])
         options = {"power": 0.35, "rng": rng, "classifier": "logistic"}
         found = LabelPosterior.learn(rows, ClassLabels(Y[KNOWN]), **options)
-        logits = found.logits(slice(0, 24))
+        logits = found.logits.take(slice(0, 24))
         assert logits.shape == (24, 8)
         assert (logits.argmax(axis=1) == Y[KNOWN]).mean() > 0.5
 

@@ -30,25 +30,29 @@ class DaskExecutor:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._held: tuple[Any, Any, Any] = None, None, None  # what was sent last: a function, its rows, and their task
 
     def map(
         self, function: Callable[[Any, Any], Any], pieces: Iterable[Any], *, prepare: Callable[..., Any], rows: Any
     ) -> Iterator[Any]:
         """``function(data, piece)`` for each piece, in order; see `Executor.map`."""
         waiting: deque[Any] = deque()
-        data = None
         with clear_errors():
             try:
                 for piece in pieces:
-                    if data is None:
-                        data = self._submit(_hold, _Once(prepare, by_reference(rows)))
-                    waiting.append(self._submit(_carry_out, function, data, piece))
+                    waiting.append(self._submit(_carry_out, function, self._data(prepare, rows), piece))
                     while waiting and (waiting[0].done() or len(waiting) >= self._limit()):
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
             finally:
                 self._client.cancel(list(waiting))
+
+    def _data(self, prepare: Callable[..., Any], rows: Any) -> Any:
+        """The task that holds what the workers prepare; the same one as long as these stay the same."""
+        if self._held[0] is not prepare or self._held[1] is not rows:
+            self._held = prepare, rows, self._submit(_hold, _Once(prepare, by_reference(rows)))
+        return self._held[2]
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         import dask

@@ -23,8 +23,9 @@ def fit(hasher: Fitted, X: Any, y: Any = None, *, client: Any, **options: Any) -
     """Fit a hasher on the workers of a Dask cluster; the model is that of ``hasher.fit(X, y)``, byte for byte.
 
     Tasks are: each bit of a hash function whose bits are independent (trees, classifiers and SVMs with
-    ``stagewise=False``), and each trial of ``hash_function="auto"``. Step 1, which infers the bits, and what posterior
-    bits and generic bits learn stay with this process. The same bytes need processors of one type.
+    ``stagewise=False``), each trial of ``hash_function="auto"``, and the passes of posterior bits over each 131,072
+    rows, if there are more than 16 million values. Step 1, which infers the bits, generic bits and all that takes a
+    sample of the rows stay with this process. The same bytes need processors of one type.
 
     Parameters
     ----------

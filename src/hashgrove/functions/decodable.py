@@ -135,7 +135,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
         names = [known[c] for c in np.flatnonzero(present)]
         chosen = sample_rows(len(supervision), MAX_ROWS, rng)
         known_labels = labels[chosen].toarray()[:, present]
-        p = probabilities(posterior.logits(chosen))
+        p = probabilities(posterior.logits.take(chosen))
         counts = None if supervision.weights is None else supervision.weights[chosen]
         start = words.astype(np.float64) * (FIRST_STEP * REFERENCE_BITS / len(words))
         encoder = Decodable(
@@ -154,7 +154,7 @@ class DecodableBits(BaseEstimator):  # type: ignore[misc]
             logits = signs @ encoder.table.astype(np.float64) + encoder.offset.astype(np.float64)
             factor = fit_temperature(logits, known_labels, counts)
             encoder = _replaced(encoder, temperature=np.array(min(factor, LARGEST_LOGIT), np.float32))
-            bits = posterior.seen.apply(lambda rows: encoder.scores_of(_shares(posterior.seen.take(rows))) > 0)
+            bits = posterior.seen.apply(lambda phi: encoder.scores_of(_shares(phi)) > 0)
         return posterior.rows.lifted(encoder), list(np.where(bits, np.int8(1), np.int8(-1)).T)
 
 

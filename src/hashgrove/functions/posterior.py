@@ -7,7 +7,6 @@ leave-one-out scores: those that rows get which the regression has not seen. `ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from hashgrove.encoders.posterior import softened
 from hashgrove.functions.spreading import logistic_regression
 from hashgrove.numerics.calibration import fit_sigmoids, fit_temperature
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
-from hashgrove.numerics.rows import Numbers, Rows, stratified_rows
+from hashgrove.numerics.rows import Rows, stratified_rows
 from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.sketch import Sketch
 from hashgrove.numerics.unit_rows import unit_rows
@@ -84,11 +83,9 @@ class UnitRows:
         n_columns = X.shape[1] if lift is None else lift.n_bits
         sketch = Sketch.draw(n_columns, MAX_FEATURES, rng)
 
-        def scaled(X: NDArray[Any]) -> NDArray[np.float32]:
-            return np.asarray(sketch.apply(unit_rows(X if lift is None else lift.scores(X, n_jobs=1))))
-
-        shape = len(X), min(n_columns, MAX_FEATURES)
-        rows = Rows(lambda numbers: scaled(X[numbers]), shape, n_jobs=n_jobs, is_costly=lift is not None)
+        scaled = partial(_scaled, lift=lift, sketch=sketch)
+        width = min(n_columns, MAX_FEATURES)
+        rows = Rows(X, scaled, n_columns=width, n_jobs=n_jobs, is_costly=lift is not None)
         learned = None if lift is None or len(X) <= LIFTED_ROWS else stratified_rows(len(X), LIFTED_ROWS)
         return cls(lift, sketch, rows, None if others is None else scaled(others), weights, learned)
 
@@ -101,6 +98,10 @@ class UnitRows:
     def lifted(self, encoder: Encoder) -> Encoder:
         """An encoder of lifted rows as an encoder of the features."""
         return encoder if self.lift is None else Lifted(lift=self.lift, bits=encoder)
+
+
+def _scaled(X: NDArray[Any], *, lift: UnitKernel | None, sketch: Sketch) -> NDArray[np.float32]:
+    return np.asarray(sketch.apply(unit_rows(X if lift is None else lift.scores(X, n_jobs=1))))
 
 
 def _lift(X: NDArray[Any] | StoredRows, n_anchors: int, rng: np.random.Generator) -> UnitKernel:
@@ -124,9 +125,9 @@ class LabelPosterior:
         Whether the labels are classes, which exclude each other, or tags.
     power : float
         The exponent that softens the probabilities.
-    logits : function of row numbers
+    logits : Rows of float32
         For each training row, from regressions that had not seen it; their softmax or sigmoids are calibrated
-        probabilities. float32 array of shape (n_rows, n_labels).
+        probabilities.
     label_penalty : float or None
         The penalty of the ridge regression of the labels on the features, which has the least leave-one-out error;
         None if the labels were learned otherwise.
@@ -137,7 +138,7 @@ class LabelPosterior:
     bias: NDArray[np.float32]
     exclusive: bool
     power: float
-    logits: Callable[[Numbers], NDArray[np.float32]]
+    logits: Rows
     label_penalty: float | None
 
     @classmethod
@@ -161,36 +162,35 @@ class LabelPosterior:
         sample = sample_rows(n, size, rng)
         known, counts = labels[sample].toarray(), None if supervision.weights is None else supervision.weights[sample]
         if exclusive:
-            slope: Any = np.full(n_labels, fit_temperature(scores.left_out(sample), known, counts))
+            slope: Any = np.full(n_labels, fit_temperature(scores.left_out.take(sample), known, counts))
             shift: Any = np.zeros(n_labels)
         else:
-            slope, shift = fit_sigmoids(scores.left_out(sample), known, counts)
+            slope, shift = fit_sigmoids(scores.left_out.take(sample), known, counts)
         return cls(
             rows=rows,
             weights=(scores.weights * slope[:, None]).astype(np.float32),
             bias=(scores.bias * slope + shift).astype(np.float32),
             exclusive=exclusive,
             power=power,
-            logits=lambda numbers: (scores.left_out(numbers) * slope + shift).astype(np.float32),
+            logits=scores.left_out.then(partial(_calibrated, slope=slope, shift=shift), is_kept=False),
             label_penalty=scores.penalty,
         )
 
     @cached_property
     def phi(self) -> Rows:
         """The softened probabilities of the training rows, each from regressions that had not seen the row."""
-        return self._softened_rows(self.logits)
+        return self.logits.then(partial(softened, exclusive=self.exclusive, power=self.power))
 
     @cached_property
     def seen(self) -> Rows:
         """The softened probabilities of the training rows as the encoder computes them."""
-        return self._softened_rows(lambda numbers: self.rows.rows.take(numbers) @ self.weights.T + self.bias)
-
-    def _softened_rows(self, logits: Callable[[Numbers], NDArray[np.float32]]) -> Rows:
-        return Rows(
-            lambda numbers: softened(logits(numbers), exclusive=self.exclusive, power=self.power),
-            (len(self.rows.rows), len(self.bias)),
-            n_jobs=self.rows.rows.n_jobs,
-        )
+        how: dict[str, Any] = {
+            "weights": self.weights,
+            "bias": self.bias,
+            "exclusive": self.exclusive,
+            "power": self.power,
+        }
+        return self.rows.rows.then(partial(_softened_scores, **how), n_columns=len(self.bias))
 
     @cached_property
     def ridge(self) -> LeaveOneOutRidge:
@@ -229,15 +229,24 @@ class _LabelScores(NamedTuple):
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
-    left_out: Callable[[Numbers], NDArray[Any]]
+    left_out: Rows
     penalty: float | None
+
+
+def _calibrated(scores: NDArray[Any], *, slope: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (scores * slope + shift).astype(np.float32)
+
+
+def _softened_scores(
+    rows: NDArray[np.float32], *, weights: NDArray[np.float32], bias: NDArray[np.float32], **how: Any
+) -> NDArray[np.float32]:
+    return softened(rows @ weights.T + bias, **how)
 
 
 def _ridge(rows: UnitRows, labels: Any) -> _LabelScores:
     """A ridge regression of the labels on the rows."""
     found = rows.ridge.solve(labels, rows.ridge.best_penalty(labels))
-    left_out = partial(rows.ridge.left_out_of, found, labels)
-    return _LabelScores(found.weights, found.bias, left_out, found.penalty)
+    return _LabelScores(found.weights, found.bias, rows.ridge.left_out_rows(found, labels), found.penalty)
 
 
 @shared
@@ -259,15 +268,20 @@ def _logistic(
     place = np.full(n, -1)
     place[learned] = np.arange(len(learned))
 
-    def left_out(numbers: Numbers) -> NDArray[np.float64]:
-        places = place[numbers]
-        unseen = found.left_out[places]
-        others = places < 0
-        if others.any():
-            unseen[others] = found.model.of(rows.rows.take(numbers)[others])
-        return unseen.astype(np.float64)
+    function = partial(_predict_unseen, model=found.model, left_out=found.left_out)
+    unseen = rows.rows.then(function, place, n_columns=len(found.model.bias), is_kept=False)
+    return _LabelScores(found.model.weights, found.model.bias, unseen, None)
 
-    return _LabelScores(found.model.weights, found.model.bias, left_out, None)
+
+def _predict_unseen(
+    rows: NDArray[np.float32], place: NDArray[np.intp], *, model: Any, left_out: NDArray[Any]
+) -> NDArray[np.float64]:
+    """The leave-one-out scores of the rows that were learned from, at their places, and the scores of the others."""
+    unseen = left_out[place]
+    others = place < 0
+    if others.any():
+        unseen[others] = model.of(rows[others])
+    return unseen.astype(np.float64)
 
 
 def _present_labels(supervision: Supervision) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from hashgrove.functions.base import is_constant
 from hashgrove.functions.posterior import CALIBRATION_ROWS, POWER, LabelPosterior, UnitRows
 from hashgrove.numerics.calibration import fit_logistic
 from hashgrove.numerics.leave_one_out import Regression
-from hashgrove.numerics.rows import Numbers, stratified_rows
+from hashgrove.numerics.rows import stratified_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.storage.stored_rows import StoredRows
 from hashgrove.supervision import Supervision
@@ -90,17 +91,19 @@ class LinearStart:
 
     def _seen(self, scores: Sequence[_Score]) -> NDArray[np.float64]:
         """The scores of the training rows as the encoders compute them, a column per bit."""
-        sources = [self.rows.rows] if self.posterior is None else [self.rows.rows, self.posterior.seen]
+        columns = [[factor[0].astype(np.float32) for factor in score.factors] for score in scores]
+        function = partial(_scores_seen, columns=columns, shifts=[score.shift for score in scores])
+        return np.asarray(self.rows.rows.apply(function, *(() if self.posterior is None else (self.posterior.seen,))))
 
-        def seen(numbers: Numbers) -> NDArray[np.float64]:
-            parts = [source.take(numbers) for source in sources]
-            found = np.empty((len(parts[0]), len(scores)))
-            for k, score in enumerate(scores):
-                columns = [factor[0].astype(np.float32) for factor in score.factors]
-                found[:, k] = sum(part @ column for part, column in zip(parts, columns, strict=True)) + score.shift
-            return found
 
-        return np.asarray(self.rows.rows.apply(seen))
+def _scores_seen(
+    *sources: NDArray[np.float32], columns: list[list[NDArray[np.float32]]], shifts: list[float]
+) -> NDArray[np.float64]:
+    """The scores of some rows: those of the features, and of the probabilities of the labels."""
+    found = np.empty((len(sources[0]), len(columns)))
+    for k, (of_sources, shift) in enumerate(zip(columns, shifts, strict=True)):
+        found[:, k] = sum(rows @ column for rows, column in zip(sources, of_sources, strict=True)) + shift
+    return found
 
 
 class _Score(NamedTuple):

@@ -8,7 +8,7 @@ f_-i = (f_i - h_i y_i) / (1 - h_i), where h_i is the leverage of row i. One eige
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ class LeaveOneOutRidge:
     Examples
     --------
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[0], [1], [2], [3]])
-    >>> ridge = LeaveOneOutRidge(Rows(X.__getitem__, X.shape), largest=3.0)
+    >>> ridge = LeaveOneOutRidge(Rows(X), largest=3.0)
     >>> found = ridge.solve(y, ridge.best_penalty(y))
     >>> ridge.left_out(found, y).round(2).ravel().tolist()
     [0.0, 1.0, 2.0, 3.0]
@@ -173,28 +173,22 @@ class LeaveOneOutRidge:
 
     def left_out(self, model: Regression, targets: Any) -> NDArray[np.float64]:
         """The predictions for all rows, each by the model that had not seen the row."""
-        self.leverage(model.penalty)  # on all threads
-        return np.asarray(self._rows.apply(lambda numbers: self.left_out_of(model, targets, numbers)))
+        leverage = self.leverage(model.penalty)
+        return np.asarray(self._rows.apply(partial(_predict_left_out, model), leverage, targets))
 
-    def left_out_of(self, model: Regression, targets: Any, numbers: Numbers) -> NDArray[Any]:
-        """The same for some rows."""
-        return self._left_out(self._rows.take(numbers), model, targets, numbers)
+    def left_out_rows(self, model: Regression, targets: Any) -> Rows:
+        """The same as rows that are made when they are needed."""
+        function = partial(_predict_left_out, model)
+        return self._rows.then(
+            function, self.leverage(model.penalty), targets, n_columns=len(model.bias), is_kept=False
+        )
 
     def left_out_each(self, models: Sequence[Regression], targets: NDArray[Any]) -> NDArray[Any]:
         """The same as `left_out` of regressions of one target each, side by side; in one pass over the rows."""
-        for penalty in {model.penalty for model in models}:
-            self.leverage(penalty)  # on all threads
-
-        def of_chunk(numbers: Numbers) -> NDArray[Any]:
-            rows, known = self._rows.take(numbers), zip(models, _ones(len(models)), strict=True)
-            return np.hstack([self._left_out(rows, model, targets[:, one], numbers) for model, one in known])
-
-        return np.asarray(self._rows.apply(of_chunk))
-
-    def _left_out(self, rows: NDArray[Any], model: Regression, targets: Any, numbers: Numbers) -> NDArray[Any]:
-        predictions = rows @ model.weights.T.astype(rows.dtype)
-        predictions += model.bias.astype(rows.dtype)
-        return _leave_out(predictions, self.leverage(model.penalty)[numbers], targets[numbers])
+        penalties = sorted({model.penalty for model in models})
+        places = [penalties.index(model.penalty) for model in models]
+        function = partial(_predict_each_left_out, models, places)
+        return np.asarray(self._rows.apply(function, targets, *map(self.leverage, penalties)))
 
     def leverage(self, penalty: float) -> NDArray[np.float64]:
         """The leverage h of each row with a penalty. It is kept, because all bits of a fit share a few penalties.
@@ -203,18 +197,23 @@ class LeaveOneOutRidge:
         """
         found = self._leverages_with.get(penalty)
         if found is None:
-            one = np.array([penalty])
-            found = self._rows.apply(lambda numbers: self._leverages(one, numbers, self._projections(numbers))[:, 0])
-            self._leverages_with[penalty] = found
+            how: dict[str, Any] = {"values": self._values, "penalties": np.array([penalty]), "n": self._n}
+            kept, parts = self._kept, self._rows.chunks()
+            if self._all is not None:
+                found = np.concatenate([self._own_leverages(how["penalties"], numbers) for numbers in parts])
+            elif kept is not None:
+                tasks = [(kept[numbers], self._share[numbers]) for numbers in parts]
+                found = np.concatenate(run_tasks(partial(_leverages, **how), tasks, n_jobs=self._rows.n_jobs))
+            else:
+                function = partial(_project_leverages, mean=self._mean, vectors=self._vectors, **how)
+                found = self._rows.apply(function, self._share)
+            found = self._leverages_with[penalty] = found[:, 0]
         return found
 
-    def _projections(self, numbers: Numbers) -> NDArray[Any]:
+    def _projections(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """The products of some rows, minus the mean, with the eigenvectors."""
-        if self._kept is not None:
-            return np.asarray(self._kept[numbers])
         if self._all is None:
-            rows = self._rows.take(numbers)
-            return np.asarray((rows - self._mean.astype(rows.dtype)) @ self._vectors.astype(rows.dtype))
+            return _project(self._rows.take(numbers), mean=self._mean, vectors=self._vectors)
         root = self._root[numbers, None]
         return np.asarray(self._vectors[numbers] * self._values / np.where(root > 0, root, 1.0))
 
@@ -222,12 +221,14 @@ class LeaveOneOutRidge:
         self, penalties: NDArray[np.float64], numbers: Numbers, projections: NDArray[Any]
     ) -> NDArray[np.float64]:
         """The leverages of some rows, shape (n_rows, n_penalties); the intercept has a part in them."""
-        share = self._share[numbers, None]
         if self._all is not None:
-            factors = self._values[:, None] / (self._values[:, None] + penalties)
-            return np.square(self._vectors[numbers]) @ factors + share
-        found = np.square(projections) @ (1 / (self._values[:, None] + penalties)).astype(projections.dtype)
-        return np.asarray((found * self._n + 1) * share)
+            return self._own_leverages(penalties, numbers)
+        return _leverages(projections, self._share[numbers], values=self._values, penalties=penalties, n=self._n)
+
+    def _own_leverages(self, penalties: NDArray[np.float64], numbers: Numbers) -> NDArray[np.float64]:
+        """The same if all rows are in memory."""
+        factors = self._values[:, None] / (self._values[:, None] + penalties)
+        return np.square(self._vectors[numbers]) @ factors + self._share[numbers, None]
 
     def _projected(self, targets: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The means of the targets, and the products with each eigenvector, shape (n_targets, n_eigenvectors)."""
@@ -276,3 +277,40 @@ def _leave_out(predictions: NDArray[Any], leverage: NDArray[np.float64], known: 
         predictions -= h * known
     predictions /= np.maximum(1 - h, LEAST_REMAINDER)
     return predictions
+
+
+def _predict_left_out(model: Regression, rows: NDArray[Any], leverage: NDArray[np.float64], known: Any) -> NDArray[Any]:
+    """The predictions for some rows, each by the model that had not seen the row."""
+    predictions = rows @ model.weights.T.astype(rows.dtype)
+    predictions += model.bias.astype(rows.dtype)
+    return _leave_out(predictions, leverage, known)
+
+
+def _predict_each_left_out(
+    models: Sequence[Regression], places: Sequence[int], rows: NDArray[Any], known: NDArray[Any], *leverages: Any
+) -> NDArray[Any]:
+    """The same of models of one target each; each has the leverages at its place."""
+    each = zip(models, places, _ones(len(models)), strict=True)
+    return np.hstack([_predict_left_out(model, rows, leverages[place], known[:, one]) for model, place, one in each])
+
+
+def _project(rows: NDArray[Any], *, mean: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[Any]:
+    return np.asarray((rows - mean.astype(rows.dtype)) @ vectors.astype(rows.dtype))
+
+
+def _leverages(
+    projections: NDArray[Any],
+    share: NDArray[np.float64],
+    *,
+    values: NDArray[np.float64],
+    penalties: NDArray[np.float64],
+    n: int,
+) -> NDArray[np.float64]:
+    found = np.square(projections) @ (1 / (values[:, None] + penalties)).astype(projections.dtype)
+    return np.asarray((found * n + 1) * share[:, None])
+
+
+def _project_leverages(
+    rows: NDArray[Any], share: NDArray[np.float64], *, mean: Any, vectors: Any, **more: Any
+) -> NDArray[np.float64]:
+    return _leverages(_project(rows, mean=mean, vectors=vectors), share, **more)
