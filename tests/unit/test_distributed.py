@@ -99,11 +99,11 @@ class TestFit:
         assert fit(one, tmp_path / "X.npy", Y, client=client).digest == expected
         assert len(submitted) > 10
 
-    def test_rows_on_disk(self, client, tmp_path):
+    def test_rows_on_disk(self, client, shards, tmp_path):
         expected = hasher().fit(X, Y).digest
         np.save(tmp_path / "X.npy", X)
         build_store(tmp_path / "X.npy", tmp_path / "X.bins")
-        for source in (tmp_path / "X.npy", str(tmp_path / "X.bins")):
+        for source in (tmp_path / "X.npy", str(tmp_path / "X.bins"), shards):
             assert fit(hasher(), source, Y, client=client).digest == expected
 
     def test_trials_of_auto(self, client):
@@ -127,13 +127,11 @@ class TestFit:
         encode_folder(shards.parent / "model", shards, shards.parent / "here")
         assert contents(shards.parent / "codes") == contents(shards.parent / "here")
 
-    def test_wrong_calls(self, client, shards):
+    def test_wrong_calls(self, client):
         with pytest.raises(ParameterError, match="'stagewise' parameter must be False for bits that are learned"):
             fit(FastHash.paper(4), X, Y, client=client)
         with pytest.raises(ParameterError, match=r"'hasher' parameter must be a FastHash\. Got ITQ instead"):
             fit(ITQ(4), X, client=client)
-        with pytest.raises(ParameterError, match=r"build_store makes a store"):
-            fit(hasher(), shards, Y, client=client)
         with pytest.raises(DistributedError, match=r"must be a distributed.Client. Got str instead"):
             fit(hasher(), X, Y, client="tcp://127.0.0.1:8786")
 

@@ -13,6 +13,7 @@ from hashgrove.runtime.executors import carried_out_by
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.matrices import read_matrix
+from hashgrove.storage.stored_rows import StoredRows
 
 __all__ = ["fit"]
 
@@ -31,10 +32,10 @@ def fit(hasher: Fitted, X: Any, y: Any = None, *, client: Any, **options: Any) -
     ----------
     hasher : FastHash
         It must not be stagewise: each bit would wait for the one before.
-    X : path, FeatureStore or array of shape (n, n_features)
-        The path of a feature store (`build_store`) or of a ``.npy`` file, on a file system that all workers see: each
-        worker maps it. So does the `FeatureStore` itself and an array that is mapped from a ``.npy`` file. Other rows
-        are sent to the scheduler and to each worker.
+    X : path, FeatureStore, StoredRows or array of shape (n, n_features)
+        The path of a feature store (`build_store`), of a ``.npy`` file or of a folder of ``.npy`` shards, on a file
+        system that all workers see: each worker maps or reads what it needs. The same holds for a `FeatureStore`,
+        `StoredRows`, and an array that is mapped from a file. Other rows are sent to the scheduler and to each worker.
     y
         As for ``hasher.fit``, as are the other ``options``.
     client : distributed.Client
@@ -60,7 +61,7 @@ def fit(hasher: Fitted, X: Any, y: Any = None, *, client: Any, **options: Any) -
     if not isinstance(hasher, FastHash):
         raise ParameterError("hasher", f"must be a FastHash. Got {type(hasher).__name__} instead.")
     rows = _open(X)
-    path = getattr(by_reference(rows), "path", None)
+    path = rows.name if isinstance(rows, StoredRows) else getattr(by_reference(rows), "path", None)
     check_workers(client, reads=[] if path is None else [path])
     with carried_out_by(DaskExecutor(client)):
         hasher.fit(rows, y, **options)
@@ -73,9 +74,5 @@ def _open(X: Any) -> Any:
         return X
     name = os.fspath(X)
     if os.path.isdir(name):
-        raise ParameterError(
-            "X",
-            f"must be a feature store, a .npy file or rows. Got the folder {name}; hashgrove.build_store makes a store "
-            "of its shards.",
-        )
+        return StoredRows(name)
     return read_matrix(name) if name.lower().endswith(".npy") else FeatureStore(name)

@@ -81,6 +81,9 @@ class StoredRows:
         self.shape = int(self._starts[-1]), widths[0]
         self._numbers: NDArray[np.int64] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"cache": self.cache and os.path.abspath(self.cache)}
+
     def __len__(self) -> int:
         return self.shape[0]
 

@@ -95,6 +95,9 @@ class NpyRows(RowSource):
         self.is_by_rows = bool(array.flags.c_contiguous) or not isinstance(array, np.memmap)
         self._offset = array.offset if isinstance(array, np.memmap) else 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"name": os.path.abspath(self.name)}  # another process may be in another folder
+
     def pieces(self, n_rows: int) -> Iterator[Piece]:
         """All rows in order, in pieces of ``n_rows``."""
         for start in range(0, self.n_rows, n_rows):
