@@ -289,6 +289,15 @@ class ByTables(MultiIndex):
         return super()._prepared_for(items, n_queries)
 
 
+def text_ids():
+    """Ids in no order, look-up of some that are there and of others, and a longer one that comes in between."""
+    ids = [f"{'common' * (i % 3)}{i * 7 % 41}é" for i in range(40)]
+    index = FlatIndex(CODES[:40], ids=ids)
+    known = index.contains(["", *ids[3:6], "zz", "a"][1:])
+    index.add(CODES[:1], ids=["common2"])
+    return [known, index.search(CODES[:2], 5).ids]
+
+
 def search_tables():
     """Codes of two words with duplicates, some of them removed, and a tail; k small enough for full buffers."""
     index = ByTables(np.concatenate([MANY_CODES, MANY_CODES[:200], CODES]))
@@ -342,6 +351,7 @@ COMPUTATIONS = {
     ],
     "search of a batch": search_batch,
     "search by tables": search_tables,
+    "text_ids": text_ids,
     "groups": lambda: [np.concatenate(groups(FlatIndex(CODES[:, :1]), 2))],
     "minimum cuts": cuts,
     "wide rows": wide,

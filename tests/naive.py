@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import pairwise, permutations, product
 
 import numpy as np
@@ -102,6 +103,24 @@ def first_alive(numbers, starts, order, alive, firsts):
             [i for i in order[starts[number] : starts[number + 1]] if alive[i]], default=firsts[number]
         )
     return firsts
+
+
+def texts_at(data, ends):
+    """The texts that end there, as bytes."""
+    starts = [0, *ends[:-1].tolist()]
+    return [bytes(data[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)]
+
+
+def compared_neighbours(texts):
+    return [(a > b) - (a < b) for a, b in pairwise(texts)]
+
+
+def found_texts(texts, wanted):
+    """The last place of each wanted text among ascending ones, and whether it is there."""
+    places = [bisect_right(texts, text) - 1 for text in wanted]
+    return [max(place, 0) for place in places], [
+        texts[place] == text for place, text in zip(places, wanted, strict=True)
+    ]
 
 
 def average_precision(relevant, *, depth=None, normalise="relevant"):

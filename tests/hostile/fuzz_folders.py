@@ -65,10 +65,11 @@ def signed(files, name, payload):
     except ValueError:  # no JSON any more
         return files
     if name != MANIFEST:
-        widths = {"codes": values["n_bytes"], "ids": values["text_width"] or 8, "removed": 16}
-        width = (widths | {"features": 4 + values["n_features"], "tables": 0})[kind]
-        n_rows = values["n_removed" if kind == "removed" else "n_rows"]
-        values[f"{kind}_crc"] = zlib.crc32(payload if kind == "tables" else payload[: n_rows * width])
+        n_rows = values["n_rows"]
+        counted = {"codes": values["n_bytes"] * n_rows, "ids": (values["text_width"] or 8) * n_rows}
+        counted |= {"texts": values.get("n_text_bytes", 0), "removed": 16 * values["n_removed"]}
+        counted |= {"features": (4 + values["n_features"]) * n_rows, "tables": len(payload)}
+        values[f"{kind}_crc"] = zlib.crc32(payload[: counted[kind]])
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     return files | {MANIFEST: json.dumps({"hashgrove-index": values, "sha256": digest}).encode()}
 

@@ -28,7 +28,7 @@ CHANGES = {
     "add behind": lambda index: index.add(codes_of([12, 15], 1), ids=[12, 15], features=features_of([12, 15], 1)),
     "add between": lambda index: index.add(codes_of([3], 1), ids=[3], features=features_of([3], 1)),
     "update": lambda index: index.update(codes_of([4], 2), ids=[4], features=features_of([4], 2)),
-    "remove": lambda index: index.remove([1]),
+    "remove": lambda index: index.remove([7]),
     "keep features": lambda index: index.keep_features(features_of([9], 5), ids=[9]),
     "compact": lambda index: index.compact(),
     "prepare": lambda index: index.prepare() if hasattr(index, "prepare") else None,
@@ -86,9 +86,9 @@ def failure(change, index):
     return None
 
 
-def made(make, place, change_before=()):
-    index = make(codes_of(IDS, 0), ids=IDS)
-    index.keep_features(features_of(IDS, 0))
+def made(make, place, change_before=(), ids=IDS):
+    index = make(codes_of(ids, 0), ids=ids)
+    index.keep_features(features_of(ids, 0))
     index.save(place)
     with make.load(place, writable=True) as index:
         for change in change_before:
@@ -96,12 +96,16 @@ def made(make, place, change_before=()):
     return content(make.load(place))
 
 
-@pytest.mark.parametrize("make", [FlatIndex, ByTables], ids=["flat", "tables"])
-def test_every_call_of_a_change(tmp_path, failing, make):
+@pytest.mark.parametrize(
+    ("make", "ids"),
+    [(FlatIndex, IDS), (ByTables, IDS), (FlatIndex, range(4, 10))],
+    ids=["flat", "tables", "ids that are not stored"],
+)
+def test_every_call_of_a_change(tmp_path, failing, make, ids):
     n_failed = n_refused = 0
     for before in ((), ("remove", "update")):
         start = tmp_path / f"start-{len(before)}"
-        made(make, start, before)
+        made(make, start, before, ids)
         for name, change in CHANGES.items():
             if name in before:
                 continue

@@ -6,6 +6,10 @@ import json
 import math
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import textwrap
 
 import fuzz_folders
 import numpy as np
@@ -56,46 +60,62 @@ def refused(use, path, match):
     "ids",
     [
         [b"a", b"b\xff", b"c"],
-        [b"a", b"", b"c"],
         [b"a", b"b\0b", b"c"],
-        [b"fifteen bytes..\xc3", b"\xa9", b"c"],  # one character that begins in one row and ends in the next
+        [b"a", b"b\xc3", b"\xa9"],  # one character that begins in one text and ends in the next
         [b"a", b"\xed\xa0\x80", b"z"],  # half of a surrogate pair
+        [b"a", b"b" * 1025, b"c"],
     ],
 )
 @pytest.mark.parametrize("writable", [False, True])
 def test_texts_that_are_none(folder, ids, writable):
     save(folder, ["a", "b", "c"])
-    sign(folder, "ids-1.bin", np.array(ids, "S16").tobytes())
+    write_texts(folder, b"".join(ids), np.cumsum([len(text) for text in ids]))
     with indexes.load_index(folder, writable=writable) as index:
         for use in (lambda: index.ids, lambda: index.search(CODES, 1), lambda: index.add(CODES[:1], ids=["d"])):
             refused(use, folder / "ids-1.bin", "damaged: its ids must be texts")
 
 
+@pytest.mark.parametrize("ends", [[1, 2, 2**62], [-5, 2, 3], [2, 1, 3], [1, 2, 4], [2**63 - 1, -(2**63), 3], [1, 2, 2]])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_texts_that_end_elsewhere(folder, ends, ordered):
+    """No search reads beyond the texts, also if the ids are sorted when the index is loaded."""
+    save(folder, ["a", "b", "c"])
+    set_values(folder, ordered=ordered)
+    write_texts(folder, b"abc", ends)
+    refused(lambda: indexes.load_index(folder).search(CODES, 1), folder / "ids-1.bin", "its ids must be texts")
+
+
+def write_texts(folder, content, ends):
+    set_values(folder, n_text_bytes=len(content))
+    sign(folder, "texts-1.bin", content)
+    sign(folder, "ids-1.bin", np.array(ends, "<i8").tobytes())
+
+
 @pytest.mark.parametrize("ids", [[1, 3, 2], [1, 2, 2]])
 def test_ids_out_of_order(folder, ids):
-    save(folder, [1, 2, 3])
+    save(folder, [1, 2, 9])
     sign(folder, "ids-1.bin", np.array(ids, "<i8").tobytes())
     refused(lambda: indexes.load_index(folder).ids, folder / "ids-1.bin", "damaged: its ids must ascend")
 
 
 def test_ids_out_of_order_behind_those_that_were_verified(folder):
     """The first id of an addition is compared with the last one before it."""
-    save(folder, [1, 2, 3])
+    save(folder, [1, 2, 9])
     reader = indexes.load_index(folder)
-    assert reader.ids.tolist() == [1, 2, 3]
+    assert reader.ids.tolist() == [1, 2, 9]
     with indexes.load_index(folder, writable=True) as index:
-        index.add(CODES[:1], ids=[4])
-    sign(folder, "ids-1.bin", np.array([1, 2, 3, 0], "<i8").tobytes())
+        index.add(CODES[:1], ids=[10])
+    sign(folder, "ids-1.bin", np.array([1, 2, 9, 0], "<i8").tobytes())
     assert reader.refresh()
     refused(lambda: reader.ids, folder / "ids-1.bin", "damaged: its ids must ascend")
 
 
 def test_an_id_twice(folder):
-    save(folder, [1, 2, 3])
+    save(folder, [1, 2, 9])
     with indexes.load_index(folder, writable=True) as index:
         index.update(CODES[:1], ids=[2])
-        assert index.ids.tolist() == [1, 2, 3]
-    assert indexes.load_index(folder).ids.tolist() == [1, 2, 3]
+        assert index.ids.tolist() == [1, 2, 9]
+    assert indexes.load_index(folder).ids.tolist() == [1, 2, 9]
     sign(folder, "removed-1.bin", np.array([0, 3], "<i8").tobytes())  # and not the first of the two rows with the id 2
     refused(lambda: indexes.load_index(folder), folder / "ids-1.bin", "damaged: an id must not occur twice")
 
@@ -243,3 +263,27 @@ def test_damaged_tables_are_built_anew(tabled, caplog, damage):
 def test_tables_that_cannot_be_are_refused(tabled, change):
     set_values(tabled, **change)
     refused(lambda: indexes.load_index(tabled), tabled / "manifest.json", "its numbers must be possible")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGBUS"), reason="the system ends the process in another way, if at all")
+def test_a_file_cut_under_a_reader_ends_the_process(folder):
+    """As docs/security.md says; replacing it by another file does no harm, and a new reader refuses both."""
+    code = """
+        import os, sys
+        from hashgrove.index import load_index
+        index = load_index(sys.argv[1])
+        index.codes.sum()
+        name = sys.argv[1] + "/codes-1.bin"
+        if sys.argv[2] == "replace":
+            open(name + "-new", "wb").close()
+            os.replace(name + "-new", name)
+        else:
+            os.truncate(name, 0)
+        index.codes.sum()
+    """
+    for how, status in ("replace", 0), ("cut", -signal.SIGBUS):
+        save(folder, ["a", "b", "c"])
+        script = [sys.executable, "-c", textwrap.dedent(code), folder, how]
+        assert subprocess.run(script, stderr=subprocess.DEVNULL, check=False).returncode == status
+        refused(lambda: indexes.load_index(folder), folder / "codes-1.bin", "damaged: must have 6 bytes. Got 0")
+        shutil.rmtree(folder)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.index.ids import encode
 from hashgrove.index.items import Items
 from hashgrove.index.rerank import Int8Rows
 
@@ -43,7 +42,7 @@ class Change:
 
     def removed_rows(self, items: Items) -> NDArray[np.int64]:
         """The rows of items that the change removes, each with the new row that takes its place; -1 if none does."""
-        removed = items.find(np.concatenate([encode(self.removed), encode(self.ids)[self.replaces]]))[0]
+        removed = items.find(np.concatenate([self.removed, self.ids[self.replaces]]))[0]
         followers = np.full(len(removed), -1)
         followers[len(self.removed) :] = items.n_rows + np.flatnonzero(self.replaces)
         return np.stack([items.rows_of(removed), followers], axis=1)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from hashgrove.codes import as_columns, as_words
 from hashgrove.index import counting, scan
-from hashgrove.index.ids import decode
 from hashgrove.index.items import Items, as_mask
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.index.weighted import byte_tables
@@ -65,7 +64,7 @@ class FlatIndex(MemoryIndex):
     ) -> tuple[NDArray[np.uint16], NDArray[Any]]:
         mask, n_allowed = self._allowed_bitmap(items, allowed)
         distances, positions = self._nearest(items, codes, min(k, n_allowed), mask, n_allowed, n_jobs)
-        return distances, decode(items.ids[positions])
+        return distances, items.ids[positions]
 
     def _nearest(
         self,
@@ -104,7 +103,7 @@ class FlatIndex(MemoryIndex):
             ends = counts.cumsum()
             distances, positions = np.empty(int(ends[-1]), np.uint16), np.empty(int(ends[-1]), np.int64)
             scan.fill_within(columns, mask, queries[start:stop], limit, ends, distances, positions)
-            return np.split(distances, ends[:-1]), np.split(decode(items.ids[positions]), ends[:-1])
+            return np.split(distances, ends[:-1]), np.split(items.ids[positions], ends[:-1])
 
         parts = run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
         return [d for part in parts for d in part[0]], [i for part in parts for i in part[1]]
@@ -122,7 +121,7 @@ class FlatIndex(MemoryIndex):
         k = min(k, n_allowed)
         distances, positions = np.empty((len(codes), k), np.float32), np.empty((len(codes), k), np.int64)
         if k == 0:
-            return distances, decode(items.ids[positions])
+            return distances, items.ids[positions]
         columns, places = self._columns_of(items), None if mask is None else np.flatnonzero(as_mask(mask, items.size))
 
         def search_chunk(start: int, stop: int) -> None:
@@ -133,7 +132,7 @@ class FlatIndex(MemoryIndex):
                     distances[row] = whole * unit
 
         run_tasks(search_chunk, chunks(len(codes), QUERIES_PER_CHUNK), n_jobs=n_jobs)
-        return distances, decode(items.ids[positions])
+        return distances, items.ids[positions]
 
 
 def _search_buffered(

@@ -30,7 +30,7 @@ __all__ = ["LOCK", "MANIFEST", "MODEL", "Folder", "data_file", "new_folder"]
 
 MANIFEST, LOCK = "manifest.json", "writer.lock"
 MODEL = "model.hashgrove"
-DATA_FILE = re.compile(r"(codes|ids|removed|features|tables)-([0-9]+)\.bin")
+DATA_FILE = re.compile(r"(codes|ids|texts|removed|features|tables)-([0-9]+)\.bin")
 BINARY, DIRECTORY, NO_LINK, NO_WAIT = (
     getattr(os, f"O_{name}", 0) for name in ("BINARY", "DIRECTORY", "NOFOLLOW", "NONBLOCK")
 )
@@ -170,7 +170,7 @@ class Folder:
         Parameters
         ----------
         current : dict
-            The generation of "codes", "ids", "removed", "features" and "tables".
+            The generation of "codes", "ids", "texts", "removed", "features" and "tables".
         temporary : bool
             Whether to remove what killed writers left, too.
         """

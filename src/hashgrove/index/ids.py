@@ -1,7 +1,7 @@
 """Ids of items, int64 or text: checks, order and look-up.
 
-Outside an index, ids are an int64 array or an array of str. Inside, texts are kept as their UTF-8 bytes (numpy's type
-``S``): a quarter of the memory, the same order, and rows of a fixed width that a file can be mapped to.
+Ids are an int64 array or an array of str. `encode` makes UTF-8 of texts (numpy's type ``S``), which sorts in the same
+order and takes a quarter of the memory; `hashgrove.index.keys` is what an index keeps.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from hashgrove.runtime.threads import chunks
 __all__ = [
     "MAX_ID",
     "MAX_TEXT",
+    "MIN_ID",
     "are_ascending",
     "check_allowed",
     "check_ids",
-    "check_keys",
     "decode",
     "encode",
     "find",
-    "narrowed",
     "refuse_duplicates",
 ]
 
-MAX_ID = np.iinfo(np.int64).max
+MIN_ID, MAX_ID = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 MAX_TEXT = 1024  # bytes of an id in UTF-8
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # such as line breaks, which lists of ids and URLs cannot hold
 BYTES_PER_CHUNK = 2**20  # of ids from a file that are checked at a time
@@ -94,7 +93,7 @@ def _fits(text: str) -> bool:
 
 
 def encode(ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids as they are kept inside an index: texts as UTF-8.
+    """Ids with texts as UTF-8, in rows of a fixed width.
 
     >>> encode(np.array(["é"]))
     array([b'\\xc3\\xa9'], dtype='|S2')
@@ -111,42 +110,6 @@ def decode(keys: NDArray[Any]) -> NDArray[Any]:
     if keys.dtype.kind != "S":
         return keys
     return np.char.decode(keys, "utf-8") if keys.size else np.empty(keys.shape, np.str_)
-
-
-def check_keys(keys: NDArray[Any]) -> None:
-    """Raise ValueError unless ids from a file are as `encode` gives them: integers, or texts as in `check_ids`.
-
-    >>> check_keys(np.array([b"a", b"\\xff"]))
-    Traceback (most recent call last):
-        ...
-    UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte
-    """
-    width = keys.dtype.itemsize
-    if keys.dtype.kind != "S":
-        return
-    if not 0 < width <= MAX_TEXT:
-        raise ValueError(f"there must be 1 to {MAX_TEXT} bytes per text. Got {width}.")
-    for start, stop in chunks(len(keys), max(1, BYTES_PER_CHUNK // width)):
-        rows = np.ascontiguousarray(keys[start:stop]).view(np.uint8).reshape(-1, width)
-        filled = rows > 0
-        if not filled[:, 0].all() or (filled[:, 1:] > filled[:, :-1]).any():
-            raise ValueError("there must be no empty text, and no NUL character in a text")
-        if (rows[:, 0] & 0xC0 == 0x80).any():  # the rest of a character that would begin in the row before
-            raise ValueError("there must be whole characters in UTF-8")
-        rows.tobytes().decode()
-
-
-def narrowed(keys: NDArray[Any]) -> NDArray[Any]:
-    """Texts with no more room per row than the longest of them needs; integers as they are.
-
-    >>> narrowed(np.array([b"ab", b"c"], "S9"))
-    array([b'ab', b'c'], dtype='|S2')
-    """
-    if keys.dtype.kind != "S" or len(keys) == 0:
-        return keys
-    parts = chunks(len(keys), max(1, BYTES_PER_CHUNK // keys.dtype.itemsize))
-    width = max(int(np.char.str_len(keys[start:stop]).max()) for start, stop in parts)
-    return keys.astype(f"S{width}") if 0 < width < keys.dtype.itemsize else keys
 
 
 def are_ascending(keys: NDArray[Any]) -> bool:

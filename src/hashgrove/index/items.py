@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.codes import aligned
-from hashgrove.index.ids import are_ascending, decode, encode, narrowed, refuse_duplicates
+from hashgrove.index.ids import refuse_duplicates
+from hashgrove.index.keys import Keys, read_only
 from hashgrove.runtime.parameters import ParameterError
 from hashgrove.runtime.threads import chunks
 
@@ -43,8 +44,8 @@ class Items:
     ----------
     codes : uint8 array of shape (n, n_bytes)
         Of shape (0, 0) before the first codes are added.
-    ids : int64 or bytes array of shape (n,)
-        Ascending; see `hashgrove.index.ids.encode`. Of items with equal ids, only the last one may be alive.
+    ids : Keys
+        Ascending. Of items with equal ids, only the last one may be alive.
     alive : uint64 array of shape (ceil(n / 64),), or None
         One bit per position, zero where the item has been removed; None if none has been.
     n_rows : int
@@ -63,7 +64,7 @@ class Items:
     """
 
     codes: NDArray[np.uint8]
-    ids: NDArray[Any]
+    ids: Keys
     alive: NDArray[np.uint64] | None = None
     n_alive: int = 0
     n_rows: int = 0
@@ -82,7 +83,7 @@ class Items:
     @property
     def size(self) -> int:
         """Number of positions."""
-        return len(self.ids)
+        return len(self.codes)
 
     @property
     def n_bytes(self) -> int | None:
@@ -91,30 +92,28 @@ class Items:
 
     def codes_of(self, ids: NDArray[Any]) -> NDArray[np.uint8]:
         """The codes of items by their ids, int64 or str, all of which are known."""
-        return self.codes[self.find(encode(ids))[0]]
+        return self.codes[self.find(ids)[0]]
 
     def find(self, ids: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Positions of items, by their ids (as in ``self.ids``), and whether there is such an item."""
-        if self.size == 0 or len(ids) == 0 or ids.dtype.kind != self.ids.dtype.kind:
+        """Positions of items, by their ids, int64 or str, and whether there is such an item."""
+        if self.size == 0 or len(ids) == 0 or (ids.dtype.kind == "U") != self.ids.is_text:
             return np.zeros(len(ids), np.int64), np.zeros(len(ids), np.bool_)
-        sought = ids.astype(self.ids.dtype)  # a longer text is cut, so that numpy need not widen all ids
-        positions = np.maximum(np.searchsorted(self.ids, sought, side="right") - 1, 0)
-        known = self.ids[positions] == ids
+        positions, known = self.ids.find(ids)
         if self.alive is not None:
             known &= self.alive[positions >> 6] >> (positions & 63).astype(np.uint64) & np.uint64(1) == 1
         return positions, known
 
     def positions_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Positions of items, all of which must be there, by their ids as the user gives them."""
+        """Positions of items, all of which must be there, by their ids, int64 or str."""
         refuse_duplicates(np.sort(ids))
-        positions, known = self.find(encode(ids))
+        positions, known = self.find(ids)
         if not known.all():
             raise ParameterError("ids", f"must have ids of items of the index. Got {ids[~known][0]} instead.")
         return positions
 
-    def end_before(self, ids: NDArray[Any]) -> bool:
-        """Whether ids (as in ``self.ids``) ascend, and come after all of the items."""
-        return are_ascending(ids) and (len(ids) == 0 or self.size == 0 or bool(self.ids[-1] < ids[0]))
+    def end_before(self, ids: Keys) -> bool:
+        """Whether ids ascend, and come after all of the items."""
+        return ids.is_ascending() and (len(ids) == 0 or self.size == 0 or bool(self.ids.at(-1) < ids.at(0)))
 
     def mask(self) -> NDArray[np.bool_]:
         """Whether each position holds an item: bool (size,)."""
@@ -134,14 +133,15 @@ class Items:
         return positions[np.argsort(ranks[positions])]
 
     def contents(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Ids as the user sees them, and codes, in the order in which the items were given; read-only."""
-        keys, codes = self.in_order()
-        return read_only(decode(keys)), read_only(codes)
-
-    def in_order(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Ids as in ``self.ids``, and codes, in the order in which the items were given."""
+        """Ids, int64 or str, and codes, in the order in which the items were given; read-only."""
         order = self.order
-        return (self.ids, self.codes) if order is None else (self.ids[order], self.codes[order])
+        codes = self.codes if order is None else self.codes[order]
+        return read_only(self.ids.values() if order is None else self.ids[order]), read_only(codes)
+
+    def in_order(self) -> tuple[Keys, NDArray[np.uint8]]:
+        """Ids and codes in the order in which the items were given."""
+        order = self.order
+        return (self.ids, self.codes) if order is None else (self.ids.select(order), self.codes[order])
 
     def feature_parts(self, n_bytes: int) -> Iterator[NDArray[Any]]:
         """The features of all items in the order in which these were given, in parts of about ``n_bytes``."""
@@ -153,20 +153,19 @@ class Items:
     def compacted(self) -> Items:
         """The same items without those that have been removed, and without rows of old codes, in memory."""
         keys, codes = self.in_order()
-        keys = narrowed(keys)
         if self.features is None:
             return in_memory(codes, keys)
         return in_memory(codes, keys, np.concatenate([self.features[:0], *self.feature_parts(2**24)]))
 
 
-def in_memory(codes: NDArray[np.uint8], ids: NDArray[Any], features: NDArray[Any] | None = None) -> Items:
+def in_memory(codes: NDArray[np.uint8], ids: Keys, features: NDArray[Any] | None = None) -> Items:
     """Items that are all alive, from codes, ids (without duplicates) and features in the order of their rows."""
     rows = None
-    if not are_ascending(ids):
-        rows = np.argsort(ids, kind="stable")
-        codes, ids = codes[rows], ids[rows]
+    if not ids.is_ascending():
+        rows = ids.order()
+        codes, ids = codes[rows], ids.select(rows)
     n = len(ids)
-    return Items(read_only(codes), read_only(ids), n_alive=n, n_rows=n, rows=rows, features=features)
+    return Items(read_only(codes), ids, n_alive=n, n_rows=n, rows=rows, features=features)
 
 
 def without(items: Items, positions: NDArray[np.int64]) -> Items:
@@ -192,7 +191,7 @@ def updated(items: Items, positions: NDArray[np.int64], codes: NDArray[np.uint8]
     return replace(items, codes=read_only(all_codes), rows=new, ranks=ranks, verify=None, tables=None, lineage=object())
 
 
-def appended(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64], n_new: int) -> Items:
+def appended(items: Items, codes: NDArray[np.uint8], ids: Keys, rows: NDArray[np.int64], n_new: int) -> Items:
     """The items and ``n_new`` new ones: ``codes`` and ``ids`` are of all of them, sorted by id, new ones at the end."""
     old = items.size
     are_positions = items.rows is None and (n_new == 0 or (int(rows[0]) == old and int(rows[-1]) == old + n_new - 1))
@@ -203,7 +202,7 @@ def appended(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: ND
     return replace(
         items,
         codes=read_only(codes),
-        ids=read_only(ids),
+        ids=ids,
         alive=alive,
         n_alive=items.n_alive + n_new,
         rows=all_rows,
@@ -212,18 +211,18 @@ def appended(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: ND
     )
 
 
-def merged(items: Items, codes: NDArray[np.uint8], ids: NDArray[Any], rows: NDArray[np.int64]) -> Items:
+def merged(items: Items, codes: NDArray[np.uint8], ids: Keys, rows: NDArray[np.int64]) -> Items:
     """The items and new ones, sorted by id, in new arrays; of equal ids, new ones come last."""
-    all_ids = np.concatenate([items.ids, ids]) if items.size else ids
+    all_ids = items.ids.joined(ids)
     all_codes = np.concatenate([items.codes, codes]) if items.size else codes
-    order = np.argsort(all_ids, kind="stable")
+    order = all_ids.order()
     joined = appended(items, all_codes, all_ids, rows, len(ids))
     old_rows = np.arange(len(all_ids)) if joined.rows is None else joined.rows
     alive = None if joined.alive is None else as_bitmap(joined.mask()[order])
     return replace(
         joined,
         codes=read_only(all_codes[order]),
-        ids=read_only(all_ids[order]),
+        ids=all_ids.select(order),
         alive=alive,
         rows=old_rows[order],
         ranks=None if joined.ranks is None else joined.ranks[order],
@@ -241,10 +240,10 @@ class Room:
     def extended(self, name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         """Rows and new ones behind them, in the array of this name if it begins with the old rows."""
         size = len(old) + len(new)
-        kind = np.promote_types(old.dtype, new.dtype) if len(new) and old.dtype != new.dtype else old.dtype
+        kind = old.dtype
         room = self._arrays.get(name)
         is_old = room is not None and len(old) and room.ctypes.data == old.ctypes.data
-        if room is None or not is_old or room.dtype != kind or len(room) < size:
+        if room is None or not is_old or len(room) < size:
             shape = max(size, len(old) * 3 // 2), *old.shape[1:]
             room = aligned(shape, kind) if kind == np.uint8 else np.empty(shape, kind)  # codes are read by vectors
             room[: len(old)] = old
@@ -271,10 +270,3 @@ def as_mask(bitmap: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
     """
     words = bitmap.astype(np.dtype("<u8"), copy=False)
     return np.unpackbits(words.view(np.uint8), count=size, bitorder="little").view(np.bool_)
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -15,7 +15,7 @@ from typing import Any
 
 from hashgrove.codes import MAX_BYTES
 from hashgrove.index.folder import MANIFEST, Folder
-from hashgrove.index.ids import MAX_TEXT
+from hashgrove.index.ids import MAX_ID, MAX_TEXT, MIN_ID
 from hashgrove.index.stored_features import MAX_FEATURES
 from hashgrove.index.tables import table_limits
 from hashgrove.storage.formats import PathLike, listed, one_line
@@ -23,19 +23,23 @@ from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["FORMAT", "Manifest", "is_index_folder"]
 
-FORMAT = 2  # format 1 has no tables, and is written where there are none, so that release 0.1.0 can read it
+FORMAT = 3
 MAX_SIZE = 2**16
 TABLES = "n_tables", "n_tabled", "n_distinct", "tables_generation", "tables_crc"
+NEW_IDS = "first_id", "n_text_bytes", "texts_crc"
+# The fields that a format does not have. Release 0.1.0 reads format 1, so the oldest one that says all is written.
+LATER: dict[int, tuple[str, ...]] = {1: TABLES + NEW_IDS, 2: NEW_IDS, 3: ()}
 
 
 @dataclass(frozen=True)
 class Manifest:
     """The content of a folder. A generation is in the name of the file that it belongs to.
 
-    ``text_width`` is the number of bytes of an id that is text, 0 if ids are int64; ``n_features`` is 0 if there are no
-    features. ``ordered`` says that the ids ascend from row to row. A checksum is the CRC-32 of the bytes of a file that
-    count. ``n_tables`` is the number of tables of a `MultiIndex`, 0 if there are none; they hold the first
-    ``n_tabled`` items by id, which have ``n_distinct`` codes.
+    With ``first_id``, the id of row r is ``first_id + r``, and no ids are stored. If ids are texts, these have
+    ``n_text_bytes`` bytes in all; in folders of earlier versions each has ``text_width``. Otherwise ids are int64.
+    ``n_features`` is 0 if there are no features. ``ordered`` says that the ids ascend from row to row. A checksum is
+    the CRC-32 of the bytes of a file that count. ``n_tables`` is the number of tables of a `MultiIndex`, 0 if there are
+    none; they hold the first ``n_tabled`` items by id, which have ``n_distinct`` codes.
     """
 
     index: str
@@ -58,6 +62,9 @@ class Manifest:
     n_distinct: int = 0
     tables_generation: int = 0
     tables_crc: int = 0
+    first_id: int | None = None
+    n_text_bytes: int = 0
+    texts_crc: int = 0
 
     def without_tables(self) -> Manifest:
         """The same content, without tables."""
@@ -72,10 +79,9 @@ class Manifest:
 
     def content(self) -> bytes:
         """The content of the file."""
-        values = asdict(self)
-        if not self.n_tables:
-            values = {name: value for name, value in values.items() if name not in TABLES}
-        text = json.dumps({"format": FORMAT if self.n_tables else 1, **values}, sort_keys=True)
+        version = 3 if self.n_text_bytes or self.first_id is not None else 2 if self.n_tables else 1
+        values = {name: value for name, value in asdict(self).items() if name not in LATER[version]}
+        text = json.dumps({"format": version, **values}, sort_keys=True)
         content = json.dumps({"hashgrove-index": json.loads(text), "sha256": _digest(text)}, indent=1)
         return f"{content}\n".encode()
 
@@ -98,23 +104,24 @@ class Manifest:
         version = values.pop("format", None)
         if type(version) is not int or not 1 <= version <= FORMAT:
             raise ModelFileError(
-                f"{name}: format version must be 1 or {FORMAT} for this version of hashgrove. "
+                f"{name}: format version must be 1 to {FORMAT} for this version of hashgrove. "
                 f"Got {repr(version)[:100]}."
             )
-        return _checked(name, dict.fromkeys(TABLES, 0) | values if version == 1 else values)
+        new = {field.name: field.default for field in fields(cls) if field.name in LATER[version]}
+        return _checked(name, new | values)
 
 
 def _checked(name: Path, values: dict[str, Any]) -> Manifest:
     if values.keys() != {field.name for field in fields(Manifest)}:
         raise ModelFileError(f"{name}: damaged: it must have the fields of an index. Got {listed(sorted(values))}.")
-    numbers = [value for field, value in values.items() if field not in ("index", "ordered", "model")]
+    numbers = [value for field, value in values.items() if field not in ("index", "ordered", "model", "first_id")]
     if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
         raise ModelFileError(f"{name}: damaged: its numbers must be whole and not negative")
     manifest = Manifest(**values)
     texts = isinstance(manifest.index, str) and isinstance(manifest.model, str | None)
-    if not texts or type(manifest.ordered) is not bool:
+    if not texts or type(manifest.ordered) is not bool or type(manifest.first_id) not in (int, type(None)):
         raise ModelFileError(f"{name}: damaged: its fields must have the right types")
-    large = manifest.n_bytes > MAX_BYTES or manifest.text_width > MAX_TEXT or manifest.n_features > MAX_FEATURES
+    large = manifest.n_bytes > MAX_BYTES or manifest.n_features > MAX_FEATURES or not _ids_are_possible(manifest)
     if manifest.n_tables:
         few, many = table_limits(8 * manifest.n_bytes)
         large |= not few <= manifest.n_tables <= many or not 0 < manifest.n_distinct <= manifest.n_tabled
@@ -122,6 +129,16 @@ def _checked(name: Path, values: dict[str, Any]) -> Manifest:
     if large or (manifest.n_rows and not manifest.n_bytes):
         raise ModelFileError(f"{name}: damaged: its numbers must be possible")
     return manifest
+
+
+def _ids_are_possible(now: Manifest) -> bool:
+    """Whether ids are stated in one way, and within their limits."""
+    first = now.first_id
+    if first is not None and not (MIN_ID <= first <= first + max(now.n_rows, 1) - 1 <= MAX_ID and now.ordered):
+        return False
+    if now.n_text_bytes and not now.n_rows <= now.n_text_bytes <= MAX_TEXT * now.n_rows:
+        return False
+    return now.text_width <= MAX_TEXT and sum(map(bool, (first is not None, now.n_text_bytes, now.text_width))) <= 1
 
 
 def is_index_folder(path: PathLike) -> bool:

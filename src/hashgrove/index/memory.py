@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.index.base import Index
 from hashgrove.index.changes import Change
-from hashgrove.index.ids import check_ids, encode
+from hashgrove.index.ids import check_ids
 from hashgrove.index.items import Items, Room, appended, as_bitmap, in_memory, merged, updated, without
+from hashgrove.index.keys import Integers, Keys, keys_of
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.rerank import Int8Rows, Order
 from hashgrove.index.store import Store
@@ -56,7 +57,7 @@ class MemoryIndex(Index):
 
     def __init__(self, codes: ArrayLike | None = None, *, ids: ArrayLike | None = None, model: Any = None) -> None:
         super().__init__(model=model)
-        self._items = in_memory(np.empty((0, 0), np.uint8), np.empty(0, np.int64))
+        self._items = in_memory(np.empty((0, 0), np.uint8), Integers(np.empty(0, np.int64)))
         self._room = Room()
         self._store: Store | None = None  # the folder that the items are mapped from
         self._writable = False
@@ -90,16 +91,16 @@ class MemoryIndex(Index):
         return self._now().contents()
 
     def _known(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        return self._now().find(encode(ids))[1]
+        return self._now().find(ids)[1]
 
     def _has_texts(self) -> bool | None:
         items = self._items
-        return items.ids.dtype.kind == "S" if len(items) else None
+        return items.ids.is_text if len(items) else None
 
     def _largest_id(self) -> int:
         items = self._now()
         last = np.flatnonzero(items.mask())[-1:] if items.alive is not None else np.arange(items.size)[-1:]
-        return int(items.ids[last[0]]) if len(last) else -1
+        return int(items.ids.at(last[0])) if len(last) else -1
 
     @abstractmethod
     def _search_among(
@@ -135,7 +136,7 @@ class MemoryIndex(Index):
                 )
             mask[slice(None) if items.order is None else items.order] = allowed
         else:
-            positions, known = items.find(encode(allowed))
+            positions, known = items.find(allowed)
             mask[positions[known]] = True
         return as_bitmap(mask), int(mask.sum())
 
@@ -162,7 +163,7 @@ class MemoryIndex(Index):
 
     def _write(self, items: Items, change: Change, table: NDArray[Any] | None) -> None:
         """Write a change to the folder, and use what it holds then."""
-        keys = encode(change.ids)
+        keys = keys_of(change.ids)
         with self._open_store("changed").change() as writing:
             if items.size and not len(items):  # new ids may be of the other type
                 writing.rewrite(items)
@@ -179,27 +180,25 @@ class MemoryIndex(Index):
 
     def _changed(self, items: Items, change: Change) -> Items:
         """The items after a change, without its features."""
-        keys, new = encode(change.ids), ~change.replaces
-        rows = items.n_rows + np.arange(len(keys))
-        items = without(items, items.find(encode(change.removed))[0])
-        positions = items.find(keys[change.replaces])[0]
+        new = ~change.replaces
+        rows = items.n_rows + np.arange(len(new))
+        items = without(items, items.find(change.removed)[0])
+        positions = items.find(change.ids[change.replaces])[0]
         items = updated(items, positions, change.codes[change.replaces], rows[change.replaces])
-        codes, keys, new_rows = change.codes[new], keys[new], rows[new]
+        codes, keys, new_rows = change.codes[new], keys_of(change.ids[new]), rows[new]
         if items.end_before(keys):
             items = self._appended(items, codes, keys, new_rows)
         else:
             items, self._room = merged(items, codes, keys, new_rows), Room()
         return replace(items, n_rows=items.n_rows + len(rows))
 
-    def _appended(self, items: Items, codes: NDArray[np.uint8], keys: NDArray[Any], rows: NDArray[np.int64]) -> Items:
+    def _appended(self, items: Items, codes: NDArray[np.uint8], keys: Keys, rows: NDArray[np.int64]) -> Items:
         """Items and new ones behind them, with spare room for more, so that many small additions stay cheap."""
         n_bytes = codes.shape[1] or items.codes.shape[1]
         old = items.codes if items.size else np.empty((0, n_bytes), np.uint8)
-        ids = items.ids if items.size or not len(keys) else keys[:0]
         codes = codes if len(codes) else np.empty((0, n_bytes), np.uint8)
-        return appended(
-            items, self._room.extended("codes", old, codes), self._room.extended("ids", ids, keys), rows, len(keys)
-        )
+        extended = self._room.extended
+        return appended(items, extended("codes", old, codes), items.ids.joined(keys, extended), rows, len(keys))
 
     @property
     def features(self) -> StoredFeatures | None:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from hashgrove.codes import as_columns, as_words
 from hashgrove.index import scan
 from hashgrove.index.flat import FlatIndex
-from hashgrove.index.ids import decode
 from hashgrove.index.items import Items
 from hashgrove.index.prepared import Prepared, ready_tables
 from hashgrove.index.probe import nearest_by_tables, within_by_tables
@@ -191,7 +190,7 @@ class MultiIndex(FlatIndex):
         if len(left):
             n_items = len(items)
             distances[left], positions[left] = self._nearest(items, codes[left], k, items.alive, n_items, n_jobs)
-        return distances, decode(items.ids[positions])
+        return distances, items.ids[positions]
 
     def cost(self, codes: NDArray[np.uint8], *, k: int, radius: int | None = None) -> float:
         """The mean cost of a query by tables, as a part of a scan; `hashgrove.build_index` uses it."""
@@ -227,7 +226,7 @@ class MultiIndex(FlatIndex):
     ) -> None:
         """Put the items that are not in the tables among the results."""
         k, places = distances.shape[1], n + np.flatnonzero(items.mask()[n:])
-        tail = Items(items.codes[places], items.ids[places], n_alive=len(places))
+        tail = Items(items.codes[places], items.ids.select(places), n_alive=len(places))
         near, found = FlatIndex()._nearest(tail, codes, min(k, len(places)), None, len(places), 1)
         joined = np.concatenate([distances, near], axis=1), np.concatenate([positions, places[found]], axis=1)
         best = np.argsort(joined[0], axis=1, kind="stable")[:, :k]  # stable: the tail comes after the tables
@@ -266,7 +265,7 @@ class MultiIndex(FlatIndex):
         results = run_tasks(search_one, [(number,) for number in range(len(codes))], n_jobs=n_jobs)
         left = [number for number, result in enumerate(results) if result is None]
         scanned = iter(zip(*super()._search_radius(codes[left], radius, None, n_jobs), strict=True))
-        both = [next(scanned) if r is None else (r[0], decode(items.ids[r[1]])) for r in results]
+        both = [next(scanned) if r is None else (r[0], items.ids[r[1]]) for r in results]
         return [distances for distances, _ in both], [ids for _, ids in both]
 
 

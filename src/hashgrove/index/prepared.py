@@ -43,7 +43,7 @@ class Prepared:
     def of(cls, tables: Tables, items: Items) -> Prepared:
         """New tables of the first of some items, as if none of these had been removed."""
         n = len(tables.order)
-        whole = Items(items.codes[:n], items.ids[:n], n_alive=n, lineage=items.lineage)
+        whole = Items(items.codes[:n], items.ids.head(n), n_alive=n, lineage=items.lineage)
         return cls(whole, n, tables, np.diff(tables.starts), tables.order[tables.starts[:-1]])
 
     def arrays(self) -> tuple[Any, ...]:

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.index.folder import Folder, data_file
-from hashgrove.index.ids import are_ascending, check_keys
 from hashgrove.index.items import Items, read_only, without
+from hashgrove.index.keys import Consecutive, Integers, Keys, Texts
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.stored_features import table_type
 from hashgrove.index.tables import Tables
 from hashgrove.storage.formats import one_line
 from hashgrove.storage.modelfile import ModelFileError
 
-__all__ = ["CHUNK", "Reader", "content_of", "generations", "id_type"]
+__all__ = ["CHUNK", "Reader", "content_of", "generations"]
 
 CHUNK = 2**24  # bytes that are read or written at a time
 
@@ -40,39 +40,56 @@ class Reader:
 
     def map_file(self, name: str, now: Manifest) -> NDArray[Any]:
         """Map the part of a file that counts."""
+        if generations(now)[name] < 0:
+            return np.empty(0, np.uint8)
         type_, shape = {
             "codes": (np.dtype(np.uint8), (now.n_rows, now.n_bytes)),
-            "ids": (id_type(now), (now.n_rows,)),
+            "ids": (np.dtype(f"S{now.text_width}" if now.text_width else "<i8"), (now.n_rows,)),
+            "texts": (np.dtype(np.uint8), (now.n_text_bytes,)),
             "removed": (np.dtype("<i8"), (now.n_removed, 2)),
             "features": (table_type(now.n_features), (now.n_rows,)),
         }[name]
         content = self.folder.map(data_file(name, generations(now)[name]), math.prod(shape) * type_.itemsize)
         return content.view(type_).reshape(shape) if content.size else np.empty(shape, type_)
 
+    def map_ids(self, now: Manifest) -> dict[str, NDArray[Any]]:
+        """Map the files of the ids."""
+        return {name: self.map_file(name, now) for name in ("ids", "texts")}
+
+    def keys(self, now: Manifest, files: dict[str, NDArray[Any]]) -> Keys:
+        """The ids in the order of the rows. They are read only if an earlier version wrote texts."""
+        numbers, texts = read_only(files["ids"]), read_only(files["texts"])
+        if now.first_id is not None:
+            return Consecutive(now.first_id, now.n_rows)
+        if now.text_width:
+            return Texts.of(numbers.tolist())
+        return Texts(texts, numbers) if now.n_text_bytes else Integers(numbers)
+
     def items(self, now: Manifest) -> Items:
         """Map the files; FileNotFoundError if one of them is not there."""
-        codes, ids, removed = (self.map_file(name, now) for name in ("codes", "ids", "removed"))
+        codes, removed, files = self.map_file("codes", now), self.map_file("removed", now), self.map_ids(now)
         features, verify_features = self.features(now)
         self._check_removed(now, removed)
-        verify = self._verifier(now, codes, ids)
+        ids = self.keys(now, files)
+        verify = self._verifier(now, {"codes": codes, **files}, ids)
         items = Items(
-            read_only(codes), read_only(ids), n_alive=now.n_rows, n_rows=now.n_rows, features=features, verify=verify,
+            read_only(codes), ids, n_alive=now.n_rows, n_rows=now.n_rows, features=features, verify=verify,
             verify_features=verify_features, tables=(lambda: self.tables(now)) if now.n_tables else None,
         )  # fmt: skip
         gone = np.unique(removed[:, 0])
         if now.ordered:
             return without(items, gone)
         verify()  # the ids are read here, so they have to be right
-        rows = np.argsort(ids, kind="stable")
+        rows = ids.order()
         positions = np.empty_like(rows)
         positions[rows] = np.arange(len(rows))
         ranks = _ranks(now.n_rows, removed)
         items = replace(
-            items, codes=read_only(codes[rows]), ids=read_only(ids[rows]), rows=rows, verify=None,
+            items, codes=read_only(codes[rows]), ids=ids.select(rows), rows=rows, verify=None,
             ranks=None if ranks is None else ranks[rows],
         )  # fmt: skip
         items = without(items, positions[gone])
-        if (items.mask()[:-1] & (items.ids[1:] == items.ids[:-1])).any():
+        if (items.mask()[:-1] & items.ids.repeated()).any():
             raise self._damaged(data_file("ids", now.ids_generation), "an id must not occur twice")
         return items
 
@@ -130,47 +147,44 @@ class Reader:
 
         return verify
 
-    def _verifier(self, now: Manifest, codes: NDArray[np.uint8], ids: NDArray[Any]) -> Callable[[], None]:
+    def _verifier(self, now: Manifest, files: dict[str, NDArray[Any]], ids: Keys) -> Callable[[], None]:
         """Make a function that compares the files with their checksums; known rows are not read again."""
 
         def verify() -> None:
-            known, n_rows = self.verified or replace(now, index="", n_rows=0), 0
-            if (known.generation, known.ids_generation) == (now.generation, now.ids_generation):
-                n_rows = known.n_rows if known.n_rows <= now.n_rows else 0
+            known = self.verified
             if known == now:
                 return
-            for name, array, start, crc, number in (
-                ("codes", codes, known.codes_crc if n_rows else 0, now.codes_crc, now.generation),
-                ("ids", ids, known.ids_crc if n_rows else 0, now.ids_crc, now.ids_generation),
-            ):
-                if _crc(array[n_rows:], start) != crc:
-                    raise self._damaged(data_file(name, number), "it does not match its checksum")
-            self._check_ids(now, ids, n_rows)
+            current = generations(now)
+            same = known is not None and all(generations(known)[name] == current[name] for name in files)
+            if known is None or not same or known.n_rows > now.n_rows:
+                known = Manifest(now.index)  # of no rows
+            for name, array in files.items():
+                start = known.n_text_bytes if name == "texts" else known.n_rows
+                if _crc(array[start:], getattr(known, f"{name}_crc")) != getattr(now, f"{name}_crc"):
+                    raise self._damaged(data_file(name, current[name]), "it does not match its checksum")
+            self._check_ids(now, ids, known.n_rows)
             self.verified = now
 
         return verify
 
-    def _check_ids(self, now: Manifest, ids: NDArray[Any], start: int) -> None:
+    def _check_ids(self, now: Manifest, ids: Keys, start: int) -> None:
         """Refuse ids from row ``start`` on that no index has; a stranger's checksum says nothing about them."""
         name = data_file("ids", now.ids_generation)
         try:
-            check_keys(ids[start:])
+            ids.check(start)
         except ValueError as error:
             raise self._damaged(name, f"its ids must be texts: {one_line(error)}") from error
-        if now.ordered and not are_ascending(ids[max(start - 1, 0) :]):
+        if now.ordered and not ids.is_ascending(start):
             raise self._damaged(name, "its ids must ascend, as its manifest says")
-
-
-def id_type(manifest: Manifest) -> np.dtype[Any]:
-    """The type of an id in the files."""
-    return np.dtype(f"S{manifest.text_width}") if manifest.text_width else np.dtype("<i8")
 
 
 def generations(now: Manifest) -> dict[str, int]:
     """The generation of each file that a manifest names; -1 if there is no such file."""
     features = now.features_generation if now.n_features else -1
     tables = now.tables_generation if now.n_tables else -1
-    rows = {"codes": now.generation, "ids": now.ids_generation, "removed": now.generation}
+    ids = now.ids_generation if now.first_id is None else -1
+    texts = now.ids_generation if now.n_text_bytes else -1
+    rows = {"codes": now.generation, "ids": ids, "texts": texts, "removed": now.generation}
     return {**rows, "features": features, "tables": tables}
 
 

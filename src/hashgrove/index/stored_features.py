@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.index.ids import check_ids, decode, encode
+from hashgrove.index.ids import check_ids
 from hashgrove.index.items import Items
 from hashgrove.index.rerank import Int8Rows
 from hashgrove.runtime.parameters import ParameterError
@@ -112,11 +112,11 @@ class StoredFeatures:
         """The ids of the items that have features, in the order in which they were added."""
         items = self._items
         order = np.arange(items.size) if items.order is None else items.order
-        return decode(items.ids[order[~np.isnan(self._table["scale"][items.rows_of(order)])]])
+        return items.ids[order[~np.isnan(self._table["scale"][items.rows_of(order)])]]
 
     def find(self, ids: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The features of some items, and which of these items have some; the others have arbitrary ones."""
-        positions, known = self._items.find(encode(ids))
+        positions, known = self._items.find(ids)
         found = (
             self._table[self._items.rows_of(positions)] if len(self._items) else empty_table(len(ids), self.n_features)
         )

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.index.folder import MANIFEST, data_file
-from hashgrove.index.ids import are_ascending, narrowed
 from hashgrove.index.items import Items
+from hashgrove.index.keys import Consecutive, Keys, Texts
 from hashgrove.index.manifest import Manifest
 from hashgrove.index.prepared import ready_tables
-from hashgrove.index.reader import CHUNK, Reader, content_of, generations, id_type
+from hashgrove.index.reader import CHUNK, Reader, content_of, generations
 from hashgrove.index.stored_features import empty_table
 from hashgrove.index.tables import Tables
 from hashgrove.storage.formats import FileError
 
 __all__ = ["Writing"]
 
-WIDTH_STEP = 16  # the room for text ids grows by this many bytes, so that it rarely has to
+NUMBER = 8  # bytes of an id that is an integer, or of the place where a text ends
 PAIR = 16  # bytes of the numbers of a removed row and of the one that replaces it
 
 
@@ -80,7 +80,7 @@ class Writing:
     def append(
         self,
         codes: NDArray[np.uint8],
-        ids: NDArray[Any],
+        ids: Keys,
         features: NDArray[Any] | None,
         removed: NDArray[np.int64],
         *,
@@ -103,8 +103,7 @@ class Writing:
         if features is not None and now.n_features == 0:
             now = self._new_features(now, empty_table(now.n_rows, features.dtype["values"].shape[0]))
         if len(codes):
-            now = self._fit_ids(replace(now, n_bytes=codes.shape[1], ordered=ordered), ids)
-            keys = ids.astype(id_type(now))
+            now = self._append_ids(replace(now, n_bytes=codes.shape[1], ordered=ordered), ids)
             if features is not None:
                 size = now.n_rows * features.itemsize
                 crc = self._append("features", now.features_generation, size, [features], now.features_crc)
@@ -112,7 +111,6 @@ class Writing:
             now = replace(
                 now,
                 codes_crc=self._append("codes", now.generation, now.n_rows * now.n_bytes, [codes], now.codes_crc),
-                ids_crc=self._append("ids", now.ids_generation, now.n_rows * keys.itemsize, [keys], now.ids_crc),
                 n_rows=now.n_rows + len(codes),
             )
         elif not now.n_bytes and codes.shape[1]:
@@ -130,18 +128,12 @@ class Writing:
         """
         generation = self._next_generation(self.now)
         ids, codes = items.in_order()
-        ids = narrowed(ids)
-        width = -(-ids.dtype.itemsize // WIDTH_STEP) * WIDTH_STEP if ids.dtype.kind == "S" and len(ids) else 0
         now = replace(
-            self.now.without_tables(), n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, text_width=width,
-            n_features=0, ordered=are_ascending(ids), generation=generation, ids_generation=generation,
-            features_generation=generation, removed_crc=0, features_crc=0,
+            self.now.without_tables(), n_bytes=codes.shape[1], n_rows=len(codes), n_removed=0, n_features=0,
+            ordered=ids.is_ascending(), generation=generation, features_generation=generation, removed_crc=0,
+            features_crc=0, codes_crc=self._append("codes", generation, 0, [codes], 0),
         )  # fmt: skip
-        now = replace(
-            now,
-            codes_crc=self._append("codes", generation, 0, [codes], 0),
-            ids_crc=self._append("ids", generation, 0, [ids.astype(id_type(now))], 0),
-        )
+        now = self._write_ids(now, ids, generation)
         self._append("removed", generation, 0, [], 0)
         if items.features is not None:
             n_features = items.features.dtype["values"].shape[0]
@@ -176,14 +168,32 @@ class Writing:
         n_features = table.dtype["values"].shape[0]
         return replace(now, features_generation=generation, n_features=n_features, features_crc=crc)
 
-    def _fit_ids(self, now: Manifest, ids: NDArray[Any]) -> Manifest:
-        """Make the rows of ids wide enough for new texts; they are rewritten if they are not."""
-        if ids.dtype.kind != "S" or 0 < ids.dtype.itemsize <= now.text_width:
-            return now
-        width = -(-ids.dtype.itemsize // WIDTH_STEP) * WIDTH_STEP
-        wider = replace(now, text_width=width, ids_generation=self._next_generation(now))
-        old = self._reader.map_file("ids", now) if now.n_rows else np.empty(0, np.bytes_)
-        return replace(wider, ids_crc=self._append("ids", wider.ids_generation, 0, [old.astype(id_type(wider))], 0))
+    def _append_ids(self, now: Manifest, ids: Keys) -> Manifest:
+        """Append ids; all are written anew where those of the folder are stored in another way."""
+        if now.n_rows == 0 or now.text_width or now.first_id is not None:
+            ids = self._reader.keys(now, self._reader.map_ids(now)).joined(ids)
+            is_stated = isinstance(ids, Consecutive) and ids.first == now.first_id
+            return now if is_stated else self._write_ids(now, ids, self._next_generation(now))
+        return self._append_keys(now, now.n_rows, ids)
+
+    def _write_ids(self, now: Manifest, ids: Keys, generation: int) -> Manifest:
+        """Write the ids of all rows in new files, unless they are consecutive, which the manifest states."""
+        now = replace(
+            now, ids_generation=generation, first_id=None, text_width=0, n_text_bytes=0, ids_crc=0, texts_crc=0
+        )
+        return replace(now, first_id=ids.first) if isinstance(ids, Consecutive) else self._append_keys(now, 0, ids)
+
+    def _append_keys(self, now: Manifest, n_rows: int, ids: Keys) -> Manifest:
+        """Append ids to the files, which hold ``n_rows`` ids of the same type."""
+        generation, before = now.ids_generation, now.n_text_bytes
+        if isinstance(ids, Texts):
+            numbers = ids.ends + before
+            crc = self._append("texts", generation, before, [ids.data], now.texts_crc)
+            now = replace(now, n_text_bytes=before + len(ids.data), texts_crc=crc)
+        else:
+            numbers = ids.values()
+        crc = self._append("ids", generation, NUMBER * n_rows, [numbers.astype("<i8", copy=False)], now.ids_crc)
+        return replace(now, ids_crc=crc)
 
     def _next_generation(self, now: Manifest) -> int:
         return max(generations(now).values()) + 1
