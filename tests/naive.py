@@ -105,6 +105,16 @@ def first_alive(numbers, starts, order, alive, firsts):
     return firsts
 
 
+def numbered(codes):
+    """The number of each code, in the order of the first items, and these first items."""
+    numbers, firsts = {}, []
+    for item, code in enumerate(codes):
+        if code.tobytes() not in numbers:
+            numbers[code.tobytes()] = len(firsts)
+            firsts.append(item)
+    return [numbers[code.tobytes()] for code in codes], firsts
+
+
 def texts_at(data, ends):
     """The texts that end there, as bytes."""
     starts = [0, *ends[:-1].tolist()]

@@ -32,7 +32,6 @@ __all__ = [
     "check_model",
     "digest_of",
     "distances_to_range",
-    "group_equal",
     "hamming",
     "model_of",
     "pack",
@@ -316,34 +315,6 @@ def aligned(shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
     room = np.empty(size + CACHE_LINE, np.uint8)
     start = -room.ctypes.data % CACHE_LINE
     return room[start : start + size].view(kind).reshape(shape)
-
-
-def group_equal(codes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group items that have equal codes.
-
-    Parameters
-    ----------
-    codes : uint8 array of shape (n, n_bytes)
-
-    Returns
-    -------
-    order : int64 array of shape (n,)
-        The items, those with equal codes one after the other, each time in ascending order.
-    starts : int64 array of shape (n_distinct + 1,)
-        Items ``order[starts[i] : starts[i + 1]]`` have the i-th code.
-
-    Examples
-    --------
-    >>> group_equal(np.array([[7], [1], [7]], np.uint8))
-    (array([1, 0, 2]), array([0, 1, 3]))
-    """
-    columns = as_columns(codes)
-    order = np.argsort(columns[0], kind="stable") if len(columns) == 1 else np.lexsort(columns)
-    differs = np.zeros(columns.shape[1] + 1, np.bool_)
-    differs[[0, -1]] = columns.shape[1] > 0, True
-    for column in columns:
-        differs[1:-1] |= np.diff(column[order]) != 0
-    return order, np.flatnonzero(differs)
 
 
 @kernel

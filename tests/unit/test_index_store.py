@@ -429,9 +429,9 @@ def test_an_empty_folder_states_ids_once_it_has_some(tmp_path, make):
         ({"n_features": 2**31}, "possible"),
         ({"n_bytes": 0}, "possible"),
         ({"more": 1}, "must have the fields"),
-        ({"format": 4}, "format version must be 1 to 3"),
-        ({"format": 0}, "format version must be 1 to 3"),
-        ({"format": True}, "format version must be 1 to 3"),
+        ({"format": 3}, "format version must be 1 or 2"),
+        ({"format": 0}, "format version must be 1 or 2"),
+        ({"format": True}, "format version must be 1 or 2"),
         ({"index": "MultiIndex"}, "must hold an index of type 'FlatIndex'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -9,20 +10,17 @@ import pytest
 
 import naive
 from hashgrove.codes import as_words, pack
-from hashgrove.index import FlatIndex, MultiIndex, build_index
+from hashgrove.index import FlatIndex, MultiIndex, build_folder, build_index, load_index
 from hashgrove.index.folder import Folder
+from hashgrove.index.items import in_memory
+from hashgrove.index.keys import keys_of
 from hashgrove.index.manifest import Manifest
-from hashgrove.index.prepared import first_alive
-from hashgrove.index.tables import (
-    Tables,
-    bucket_sizes,
-    choose_n_tables,
-    divide,
-    fill_table,
-    part_of,
-    permute_bits,
-    split_bits,
-)
+from hashgrove.index.multi_index import _by_tables
+from hashgrove.index.plan import Plan, bucket_sizes, fill_buckets, gather_columns, split_bits
+from hashgrove.index.prepared import Prepared, first_alive
+from hashgrove.index.probe import probe_costs, within_by_tables
+from hashgrove.index.tables import Tables, choose_n_tables, divide, part_of, permute_bits
+from hashgrove.runtime.threads import chunks
 from indexes import ByBoth, ByTables
 from makers import random_codes
 
@@ -61,17 +59,48 @@ def test_buckets(first, last):
     assert {key: int(size) for key, size in enumerate(np.diff(offsets.astype(int))) if size} == {
         key: len(rows) for key, rows in truth.items()
     }
-    columns, numbers = np.empty((2, 500), np.uint64), np.empty(500, np.uint32)
-    fill_table(words, first, last, offsets.copy(), columns, numbers)
+    columns, numbers, cursors = np.empty((2, 500), np.uint64), np.empty(500, np.uint32), offsets.copy()
+    for low, high in chunks(2 ** (last - first), 2 ** (last - first) // 3):
+        fill_buckets(words, first, last, low, high, cursors, numbers)
     assert numbers.tolist() == [row for rows in truth.values() for row in rows]
+    for a, b in chunks(500, 97):
+        gather_columns(words, numbers, a, b, columns)
     np.testing.assert_array_equal(columns.T, words[numbers])
+
+
+@pytest.mark.parametrize("n_bits", [4, 64, 130])
+def test_a_plan_makes_the_arrays_of_its_tables(n_bits):
+    """One after the other, as they are written to a folder."""
+    plan = Plan.of(clustered(700, n_bits), None)
+    tables = plan.tables()
+    layout = Tables.layout(8 * -(-n_bits // 8), plan.n_tables, plan.n_distinct, plan.n)
+    made = [array.tobytes() for array in plan.arrays()]
+    assert b"".join(made) == b"".join(array.tobytes() for array in tables.arrays())
+    assert len(b"".join(made)) == sum(np.dtype(type_).itemsize * math.prod(shape) for type_, shape in layout.values())
+    assert sum(map(len, made[:6])) % 64 == 0
+
+
+def test_the_cost_of_a_search_is_known_without_it():
+    """As `nearest_by_tables` and `within_by_tables` count it, up to what they give up at."""
+    codes, queries = clustered(3000, 64), np.concatenate([clustered(20, 64, 1), random_codes(20, 64)])
+    plan = Plan.of(codes, 4)
+    prepared = Prepared.of(plan.tables(), in_memory(codes, keys_of(np.arange(3000))))
+    permuted, reach = plan.permuted(queries), FlatIndex(codes).search(queries, 7).distances[:, -1].astype(np.int64)
+    for budget in (10**4, 10**9):
+        costs, expected = np.empty(40, np.int64), _by_tables(prepared, permuted, 7, budget)[3]
+        probe_costs(1, plan.parts, plan.offsets, plan.bases, permuted, reach, budget, costs)
+        assert (costs > budget).tolist() == (expected > budget).tolist()
+        assert costs[costs <= budget].tolist() == expected[costs <= budget].tolist()
+        probe_costs(1, plan.parts, plan.offsets, plan.bases, permuted, np.full(40, 9), budget, costs)
+        expected = np.array([within_by_tables(*prepared.arrays(), query, 9, budget)[2] for query in permuted])
+        assert costs[costs <= budget].tolist() == expected[costs <= budget].tolist()
 
 
 def test_tables_hold_each_code_once_and_all_items():
     codes = clustered(3000, 40)
-    tables = Tables.of(codes, 3)
+    tables = Plan.of(codes, 3).tables()
     assert tables.n_distinct == len({code.tobytes() for code in codes})
-    groups = np.split(tables.order, tables.starts[1:-1])
+    groups = np.split(tables.order.astype(int), tables.starts[1:-1])
     assert sorted(tables.order.tolist()) == list(range(3000))
     assert [group[0] for group in groups] == sorted(group[0] for group in groups)
     for group in groups:
@@ -81,7 +110,7 @@ def test_tables_hold_each_code_once_and_all_items():
 
 
 def test_the_first_item_alive():
-    tables = Tables.of(clustered(300, 12), 1)
+    tables = Plan.of(clustered(300, 12), 1).tables()
     alive = np.random.default_rng(0).random(300) < 0.3
     firsts = tables.order[tables.starts[:-1]]
     truth = naive.first_alive(range(tables.n_distinct), tables.starts, tables.order, alive, firsts)
@@ -200,8 +229,8 @@ def saved_by_tables(folder, codes, **options):
 
 def built(monkeypatch):
     """The numbers of codes that tables are built of from now on."""
-    calls, of = [], Tables.of
-    monkeypatch.setattr(Tables, "of", lambda codes, n_tables: calls.append(len(codes)) or of(codes, n_tables))
+    calls, of = [], Plan.of
+    monkeypatch.setattr(Plan, "of", lambda codes, n_tables: calls.append(len(codes)) or of(codes, n_tables))
     return calls
 
 
@@ -282,11 +311,16 @@ def test_build_chooses_by_what_a_query_costs():
     assert_same(chosen.search(near[:3], 5, model="m"), FlatIndex(near[::-1]).search(near[:3], 5))
 
 
-def test_the_cost_of_a_query_by_tables():
-    """Few results of a large index cost less than a scan; as many as there are items cost one."""
-    codes = np.random.default_rng(0).integers(0, 256, (20_000, 4), np.uint8)
-    index = MultiIndex(codes)
-    index._min_items = 1
-    assert 0 < index.cost(codes[:20], k=1) < 0.5
-    assert index.cost(codes[:20], k=len(codes)) == 1.0
-    assert 0 < index.cost(codes[:20], k=1, radius=0) < 0.5
+def test_an_index_is_built_in_a_folder_as_in_memory(tmp_path):
+    """With tables where these are faster, whatever the order of the ids."""
+    near, uniform = clustered(2**16, 64, noise=0.01), random_codes(2**16, 64)
+    ids = np.random.default_rng(0).permutation(2**17)[: 2**16]
+    for codes, chosen in (near, MultiIndex), (uniform, FlatIndex), (near[:100], FlatIndex):
+        build_folder(tmp_path / "index", codes, ids=ids[: len(codes)], features=np.ones((len(codes), 2)), model="m")
+        found = load_index(tmp_path / "index")
+        assert type(found) is chosen
+        assert (found.model, len(found.features)) == ("m", len(codes))
+        found.prepare()
+        truth = FlatIndex(codes, ids=ids[: len(codes)])
+        assert_same(found.search(codes[:40], 7, model="m"), truth.search(codes[:40], 7))
+        np.testing.assert_array_equal(found.ids, truth.ids)

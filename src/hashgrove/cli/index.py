@@ -160,9 +160,7 @@ def _learn_from_images(
 
 def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
     """Write an index with the items and, with ``keep``, their features."""
-    import numpy as np
-
-    from hashgrove.index import build_index
+    from hashgrove.index import build_folder
     from hashgrove.index.manifest import is_index_folder
     from hashgrove.storage.formats import FileError
     from hashgrove.web.additions import forget_additions
@@ -171,10 +169,8 @@ def _write_index(output: str, items: InputItems, *, keep: bool) -> None:
     if os.path.exists(output) and not is_index_folder(output):
         raise FileError(f"{output}: must be an index, or not exist. Got something else.")
     with show_step("writing the index and its tables"):
-        built = build_index(items.codes, ids=items.ids, model=items.encoder)
-        if keep and items.features is not None:
-            built.keep_features(items.features, ids=np.arange(len(built)) if items.ids is None else items.ids)
-        built.save(output)
+        features = items.features if keep else None
+        build_folder(output, items.codes, ids=items.ids, features=features, model=items.encoder)
     forget_additions(output)
     remember_images(output, items.ids or ())
 

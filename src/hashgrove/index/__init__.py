@@ -4,7 +4,7 @@
 """
 
 from hashgrove.index.base import Index
-from hashgrove.index.building import INDEXES, build_index, load_index
+from hashgrove.index.building import INDEXES, build_folder, build_index, load_index
 from hashgrove.index.decoded import Decoded
 from hashgrove.index.engines import connect
 from hashgrove.index.flat import FlatIndex
@@ -27,6 +27,7 @@ __all__ = [
     "RadiusChoice",
     "Rerank",
     "SearchResult",
+    "build_folder",
     "build_index",
     "connect",
     "groups",

@@ -1,20 +1,24 @@
-"""Make the index that is fastest for some codes, and load an index of any kind: `build_index`, `load_index`."""
+"""Make the index that is fastest for some codes, in memory or in a folder, and load an index of any kind."""
 
 from __future__ import annotations
 
 import os
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from hashgrove.codes import check_codes
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.index.multi_index import MultiIndex
+from hashgrove.index.plan import Plan
+from hashgrove.index.probe import probe_costs
 from hashgrove.index.store import Store
+from hashgrove.index.tables import MAX_ITEMS
 from hashgrove.runtime.parameters import Integer
 from hashgrove.storage.modelfile import ModelFileError
 
-__all__ = ["INDEXES", "build_index", "load_index"]
+__all__ = ["INDEXES", "build_folder", "build_index", "load_index"]
 
 INDEXES: dict[str, type[MemoryIndex]] = {"flat": FlatIndex, "multi": MultiIndex}
 
@@ -62,12 +66,71 @@ def build_index(
     Integer(1).check("k", k)
     Integer(0, or_none=True).check("radius", radius)
     flat = FlatIndex(codes, ids=ids, model=model)
-    if len(flat) < MultiIndex._min_items:
-        return flat
-    items = flat.codes
-    sample = items[:: -(-len(items) // N_SAMPLE)] if queries is None else check_codes(queries, n_bytes=items.shape[1])
-    multi = MultiIndex.sharing(flat)
-    return multi if multi.cost(sample[:N_SAMPLE], k=k + (queries is None), radius=radius) < WORTH else flat
+    plan = _worth(flat, k=k, radius=radius, queries=queries)
+    return flat if plan is None else MultiIndex.sharing(flat, plan.tables())
+
+
+def build_folder(
+    path: str | os.PathLike[str],
+    codes: ArrayLike,
+    *,
+    ids: ArrayLike | None = None,
+    features: ArrayLike | None = None,
+    model: object = None,
+    k: int = 10,
+) -> None:
+    """Write the index that is fastest for some codes to a folder, which `load_index` maps.
+
+    `build_index` and `MemoryIndex.save` write the same in more memory: tables are written here one after the other.
+
+    Parameters
+    ----------
+    path : path
+        A folder that does not exist yet, or one of an index, whose content is replaced.
+    codes, ids, model, k
+        As for `build_index`.
+    features : array of shape (n, n_features), optional
+        The features of the items, which the index keeps for `Rerank`, in one byte each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> path = tempfile.mkdtemp() + "/codes.hgi"
+    >>> build_folder(path, np.array([[1], [2]], np.uint8))
+    >>> load_index(path)
+    FlatIndex(2 codes of 1 bytes)
+    """
+    Integer(1).check("k", k)
+    flat = FlatIndex(model=model)
+    flat.add(codes, ids=ids, features=features, model=model)
+    flat.save(path)
+    del flat  # from now on the codes are those of the folder
+    with FlatIndex.load(path, writable=True) as mapped:
+        plan = _worth(mapped, k=k, radius=None, queries=None)
+        if plan is not None:
+            MultiIndex.write_tables(mapped, plan)
+
+
+def _worth(flat: FlatIndex, *, k: int, radius: int | None, queries: ArrayLike | None) -> Plan | None:
+    """What the tables of an index are made from, if a query by them costs less than `WORTH` of a scan."""
+    n = len(flat)
+    k += queries is None  # a query that is an item finds itself
+    if not MultiIndex._min_items <= n <= MAX_ITEMS or (radius is None and k * MultiIndex._share > n):
+        return None
+    items = flat._now()  # in the order of their ids, which tables are made for
+    sample = items.codes[:: -(-n // N_SAMPLE)] if queries is None else check_codes(queries, n_bytes=flat.n_bytes)
+    sample = sample[:N_SAMPLE]
+    if not len(sample):
+        return None
+    reach = np.full(len(sample), radius or 0)
+    if radius is None:
+        reach[:] = flat.search(sample, k, model=flat.model).distances[:, -1]
+    plan, budget = Plan.of(items.codes, None), MultiIndex().budget(n, len(sample))
+    costs = np.empty(len(sample), np.int64)
+    probe_costs(plan.words.shape[1], plan.parts, plan.offsets, plan.bases, plan.permuted(sample), reach, budget, costs)
+    share = np.where(costs > budget, costs + n, costs).mean() / n  # one that costs too much is scanned, too
+    return plan if share < WORTH else None
 
 
 def load_index(path: str | os.PathLike[str], *, writable: bool = False) -> MemoryIndex:

@@ -23,12 +23,12 @@ from hashgrove.storage.modelfile import ModelFileError
 
 __all__ = ["FORMAT", "Manifest", "is_index_folder"]
 
-FORMAT = 3
+FORMAT = 2
 MAX_SIZE = 2**16
 TABLES = "n_tables", "n_tabled", "n_distinct", "tables_generation", "tables_crc"
 NEW_IDS = "first_id", "n_text_bytes", "texts_crc"
-# The fields that a format does not have. Release 0.1.0 reads format 1, so the oldest one that says all is written.
-LATER: dict[int, tuple[str, ...]] = {1: TABLES + NEW_IDS, 2: NEW_IDS, 3: ()}
+# The fields that a format does not have. Release 0.1.0 reads format 1, which is written where it says everything.
+LATER: dict[int, tuple[str, ...]] = {1: TABLES + NEW_IDS, 2: ()}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Manifest:
 
     def content(self) -> bytes:
         """The content of the file."""
-        version = 3 if self.n_text_bytes or self.first_id is not None else 2 if self.n_tables else 1
+        version = 2 if self.n_tables or self.n_text_bytes or self.first_id is not None else 1
         values = {name: value for name, value in asdict(self).items() if name not in LATER[version]}
         text = json.dumps({"format": version, **values}, sort_keys=True)
         content = json.dumps({"hashgrove-index": json.loads(text), "sha256": _digest(text)}, indent=1)
@@ -104,7 +104,7 @@ class Manifest:
         version = values.pop("format", None)
         if type(version) is not int or not 1 <= version <= FORMAT:
             raise ModelFileError(
-                f"{name}: format version must be 1 to {FORMAT} for this version of hashgrove. "
+                f"{name}: format version must be 1 or {FORMAT} for this version of hashgrove. "
                 f"Got {repr(version)[:100]}."
             )
         new = {field.name: field.default for field in fields(cls) if field.name in LATER[version]}

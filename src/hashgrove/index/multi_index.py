@@ -14,9 +14,10 @@ from hashgrove.codes import as_columns, as_words
 from hashgrove.index import scan
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.items import Items
+from hashgrove.index.plan import Plan
 from hashgrove.index.prepared import Prepared, ready_tables
 from hashgrove.index.probe import nearest_by_tables, within_by_tables
-from hashgrove.index.tables import Tables, permute_bits, table_limits
+from hashgrove.index.tables import MAX_ITEMS, Tables, table_limits
 from hashgrove.runtime.parameters import Integer
 from hashgrove.runtime.threads import chunks, run_tasks
 from hashgrove.storage.formats import one_line
@@ -90,11 +91,20 @@ class MultiIndex(FlatIndex):
         super().__setstate__(state | {"_preparing": threading.Lock()})
 
     @classmethod
-    def sharing(cls, index: FlatIndex) -> MultiIndex:
-        """A new index with the items of another one, which are not copied."""
+    def sharing(cls, index: FlatIndex, tables: Tables) -> MultiIndex:
+        """A new index with the items of another one, which are not copied, and their tables."""
         shared = cls(model=index.model)
-        shared._items = index._now()
+        items = index._now()
+        shared._items = replace(items, tables=lambda: tables)
         return shared
+
+    @classmethod
+    def write_tables(cls, index: FlatIndex, plan: Plan) -> None:
+        """Write tables to the folder of an index that is writable; it holds a `MultiIndex` from now on."""
+        with index._open_store("changed").change() as writing:
+            writing.now = replace(writing.now, index=cls.__name__)
+            writing.replace_tables(plan)
+            writing.commit()
 
     def prepare(self, *, wait: bool = True) -> None:
         """Have tables ready: map them from the folder, or build them if they are missing or no longer fit.
@@ -125,7 +135,7 @@ class MultiIndex(FlatIndex):
 
     def _make_ready(self) -> None:
         items = self._now()
-        if items.size < self._min_items:
+        if not self._min_items <= items.size <= MAX_ITEMS:
             return
         limits = table_limits(8 * items.codes.shape[1])
         Integer(*limits, or_none=True).check("n_tables", self.n_tables)
@@ -133,27 +143,30 @@ class MultiIndex(FlatIndex):
         if prepared is None or not prepared.fits(items):
             tables = ready_tables(items)
             prepared = None if tables is None else Prepared.of(tables, items)
-        is_new = prepared is None or not prepared.fits(items)
-        if is_new:
-            prepared = Prepared.of(Tables.of(items.codes, self.n_tables), items)
-        assert prepared is not None
-        self._n_scanned = 0
+        self._n_scanned = 0  # whatever comes of it
+        if prepared is None or not prepared.fits(items):
+            prepared = Prepared.of(self._keep(Plan.of(items.codes, self.n_tables), items), items)
         self._prepared = prepared.updated(items)
-        if is_new:
-            self._keep(self._prepared)
 
-    def _keep(self, prepared: Prepared) -> None:
-        """Keep new tables with the items, unless these have changed so that they do not fit, and write them."""
+    def _keep(self, plan: Plan, items: Items) -> Tables:
+        """Make the tables of some items, and keep them with the items if they still fit these.
+
+        If the index is writable, they are written to the folder one after the other, and mapped.
+        """
+        tables = None if self._writable else plan.tables()
         with self._changing:
-            now, store, tables = self._items, self._store, prepared.tables
-            if now.lineage is not prepared.items.lineage:
-                return
-            self._items = replace(now, tables=lambda: tables)
+            now, store = self._items, self._store
+            fits = now.lineage is items.lineage
             # after an update, positions are other ones when the folder is loaded
-            if self._writable and store is not None and now.size == store.manifest.n_rows:
+            if tables is None and fits and store is not None and now.size == store.manifest.n_rows:
                 with store.change() as writing:
-                    writing.replace_tables(tables)
+                    writing.replace_tables(plan)
+                    tables = writing.tables()
                     writing.commit()
+            ready = plan.tables() if tables is None else tables
+            if fits:
+                self._items = replace(now, tables=lambda: ready)
+        return ready
 
     def _prepared_for(self, items: Items, n_queries: int) -> Prepared | None:
         """The tables for some items; None if they are not ready, in which case a thread may begin to prepare them.
@@ -168,7 +181,7 @@ class MultiIndex(FlatIndex):
                 self._prepared = prepared = prepared.updated(items)
                 return prepared
             self.prepare(wait=False)
-        elif items.size >= self._min_items:
+        elif self._min_items <= items.size <= MAX_ITEMS:
             self._n_scanned += n_queries
             if self._n_scanned >= (self._patience if items.tables is None else self._patience_mapped):
                 self.prepare(wait=False)
@@ -180,7 +193,7 @@ class MultiIndex(FlatIndex):
         prepared = self._prepared_for(items, len(codes)) if allowed is None and len(codes) else None
         if prepared is None or k * self._share > prepared.n_alive:
             return super()._search_among(items, codes, k, allowed, n_jobs)
-        queries, budget = self._permuted(prepared, codes), self._most(items, len(codes))
+        queries, budget = prepared.tables.permuted(codes), self.budget(items.size, len(codes))
         parts = [(prepared, queries[a:b], k, budget) for a, b in chunks(len(codes), QUERIES_PER_CHUNK)]
         found = zip(*run_tasks(_by_tables, parts, n_jobs=n_jobs), strict=True)
         distances, positions, finished, _ = (np.concatenate(part) for part in found)
@@ -192,29 +205,9 @@ class MultiIndex(FlatIndex):
             distances[left], positions[left] = self._nearest(items, codes[left], k, items.alive, n_items, n_jobs)
         return distances, items.ids[positions]
 
-    def cost(self, codes: NDArray[np.uint8], *, k: int, radius: int | None = None) -> float:
-        """The mean cost of a query by tables, as a part of a scan; `hashgrove.build_index` uses it."""
-        self.prepare()
-        items = self._now()
-        prepared = self._prepared_for(items, 0)
-        if prepared is None or k * self._share > prepared.n_alive:
-            return 1.0
-        queries, budget = self._permuted(prepared, codes), self._most(items, len(codes))
-        if radius is None:
-            costs = _by_tables(prepared, queries, k, budget)[3]
-        else:
-            costs = np.array([within_by_tables(*prepared.arrays(), query, radius, budget)[2] for query in queries])
-        return float(np.where(costs > budget, costs + items.size, costs).mean() / items.size)
-
-    def _most(self, items: Items, n_queries: int) -> int:
-        """Comparisons that a query may cost by tables; more for few queries, whose scan would wait for memory."""
-        return int(self._budget * items.size * (1 + MEMORY / n_queries))
-
-    def _permuted(self, prepared: Prepared, codes: NDArray[np.uint8]) -> NDArray[np.uint64]:
-        words = as_words(codes)
-        queries = np.empty_like(words)
-        permute_bits(words, prepared.tables.bits, queries)
-        return queries
+    def budget(self, n: int, n_queries: int) -> int:
+        """Comparisons that a query among n items may cost by tables; more for few, whose scan would wait for memory."""
+        return int(self._budget * n * (1 + MEMORY / n_queries))
 
     def _merge_tail(
         self,
@@ -239,7 +232,7 @@ class MultiIndex(FlatIndex):
         prepared = self._prepared_for(items, len(codes)) if allowed is None and len(codes) else None
         if prepared is None:
             return super()._search_radius(codes, radius, allowed, n_jobs)
-        queries, budget = self._permuted(prepared, codes), self._most(items, len(codes))
+        queries, budget = prepared.tables.permuted(codes), self.budget(items.size, len(codes))
         tail = as_columns(items.codes[prepared.n :]) if prepared.n < items.size else None
         words = as_words(codes)
 
@@ -247,10 +240,10 @@ class MultiIndex(FlatIndex):
             near, found, cost = within_by_tables(*prepared.arrays(), queries[number], radius, budget)
             if cost > budget:
                 return None
-            starts, ends = prepared.tables.starts[found], prepared.tables.starts[found + 1]
+            starts, ends = (prepared.tables.starts[found + end].astype(np.int64) for end in (0, 1))
             lengths = ends - starts
             shifts = np.repeat(starts - (lengths.cumsum() - lengths), lengths)
-            positions = prepared.tables.order[np.arange(int(lengths.sum())) + shifts]
+            positions = prepared.tables.order[np.arange(int(lengths.sum())) + shifts].astype(np.int64)
             distances = np.repeat(near, lengths)
             if tail is not None:
                 more = _tail_within(tail, words[number : number + 1], radius)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import as_words, group_equal
+from hashgrove.codes import as_words
 from hashgrove.index.base import Index
 from hashgrove.index.building import build_index
+from hashgrove.index.distinct import group_equal
 from hashgrove.index.ids import check_ids, encode, find
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.parameters import Integer, Number, ParameterError
@@ -231,13 +232,10 @@ class _Near:
 
     def __init__(self, codes: NDArray[np.uint8]) -> None:
         codes = codes if codes.shape[1] else np.empty((0, 1), np.uint8)  # an index that never held a code
-        by_code, starts = group_equal(codes)
-        first_items = by_code[starts[:-1]]
-        numbering = np.argsort(first_items)
-        self.codes = codes[first_items[numbering]]
-        self.counts = np.diff(starts)[numbering]
-        self.order = by_code[np.repeat(starts[:-1][numbering], self.counts) + _places(self.counts)]
-        self.starts = self.counts.cumsum() - self.counts
+        order, starts = group_equal(codes)
+        self.order, self.starts = order.astype(np.int64), starts[:-1].astype(np.int64)
+        self.codes = codes[self.order[self.starts]]
+        self.counts: NDArray[np.int64] = np.diff(starts).astype(np.int64)
 
     @classmethod
     def of(cls, codes: NDArray[np.uint8], radius: int, max_pairs: int, n_jobs: int | None) -> _Near:

@@ -21,6 +21,7 @@ __all__ = ["Prepared", "first_alive", "ready_tables"]
 
 log = logging.getLogger("hashgrove")
 
+NO_COUNTS = np.empty(0, np.uint32)
 TAIL = 32  # new items are scanned until they are one of this many; then the tables are built again
 
 
@@ -31,20 +32,20 @@ class Prepared:
     items: Items
     n: int
     tables: Tables
-    counts: NDArray[np.int64]  # items alive with each code
-    firsts: NDArray[np.int64]  # the first of them
+    counts: NDArray[np.uint32]  # items alive with each code, and the first of them;
+    firsts: NDArray[np.uint32]  # empty if none has been removed, since the tables say it then
 
     @cached_property
     def n_alive(self) -> int:
         """Number of items in the tables that have not been removed."""
-        return int(self.counts.sum())
+        return int(self.counts.sum()) if len(self.counts) else self.n
 
     @classmethod
     def of(cls, tables: Tables, items: Items) -> Prepared:
         """New tables of the first of some items, as if none of these had been removed."""
         n = len(tables.order)
         whole = Items(items.codes[:n], items.ids.head(n), n_alive=n, lineage=items.lineage)
-        return cls(whole, n, tables, np.diff(tables.starts), tables.order[tables.starts[:-1]])
+        return cls(whole, n, tables, NO_COUNTS, NO_COUNTS)
 
     def arrays(self) -> tuple[Any, ...]:
         """The first arguments of the kernels in `hashgrove.index.probe`."""
@@ -63,11 +64,15 @@ class Prepared:
         if items.alive is not self.items.alive:
             alive = items.mask()
             gone = np.flatnonzero(self.items.mask()[:n] & ~alive[:n])
-            numbers = np.zeros(n, np.int64)
-            numbers[tables.order] = np.repeat(np.arange(tables.n_distinct), np.diff(tables.starts))
-            counts = np.maximum(counts - np.bincount(numbers[gone], minlength=len(counts)), 0)
-            firsts = firsts.copy()
-            first_alive(np.unique(numbers[gone]), tables.starts, tables.order, alive, firsts)
+            if len(gone):
+                if not len(counts):
+                    counts, firsts = np.diff(tables.starts), tables.order[tables.starts[:-1]]
+                numbers = np.zeros(n, np.uint32)
+                numbers[tables.order] = np.repeat(np.arange(tables.n_distinct, dtype=np.uint32), np.diff(tables.starts))
+                removed = np.bincount(numbers[gone], minlength=len(counts))
+                counts = counts - np.minimum(counts, removed).astype(np.uint32)
+                firsts = firsts.copy()
+                first_alive(np.unique(numbers[gone]), tables.starts, tables.order, alive, firsts)
         return Prepared(items, n, tables, counts, firsts)
 
 

@@ -17,7 +17,7 @@ from hashgrove.index.tables import part_of
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount, prefetch
 
-__all__ = ["nearest_by_tables", "within_by_tables"]
+__all__ = ["nearest_by_tables", "probe_costs", "within_by_tables"]
 
 PROBE_COST = 1024  # finding a bucket, far from the last one in memory, costs as much as scanning this many words
 BATCH = 64  # buckets that are fetched ahead of their use
@@ -46,12 +46,12 @@ def nearest_by_tables(
 ) -> None:
     """Write the k nearest items of each query, sorted by distance and then by position.
 
-    ``width`` is that of `hashgrove.index.strips`; the next arguments are those of `Tables`. ``counts``, int64
-    (n_distinct,), is how many items with each code are alive, and ``firsts``, int64, the first of them; ``alive`` is a
-    bitmap of the items, or `ALL`. ``queries`` is uint64 (n_queries, n_words), with the bits in the order of the tables;
-    ``distances`` is uint16 and ``positions`` int64, both (n_queries, k); at least k items are alive. A query that would
-    cost more than ``budget`` comparisons is given up: ``finished`` (bool) says which were not, and ``costs`` (int64)
-    how many comparisons each query cost.
+    ``width`` is that of `hashgrove.index.strips`; the next arguments are those of `Tables`. ``counts``, uint32
+    (n_distinct,), is how many items with each code are alive, and ``firsts``, uint32, the first of them; both are empty
+    if all are alive. ``alive`` is a bitmap of the items, or `ALL`. ``queries`` is uint64 (n_queries, n_words), with the
+    bits in the order of the tables; ``distances`` is uint16 and ``positions`` int64, both (n_queries, k); at least k
+    items are alive. A query that would cost more than ``budget`` comparisons is given up: ``finished`` (bool) says
+    which were not, and ``costs`` (int64) how many comparisons each query cost.
     """
     n_tables, n_words, n_distinct = words.shape
     n_queries, k = distances.shape
@@ -105,17 +105,20 @@ def nearest_by_tables(
                                 distance_to(flat, np.uint64(n_distinct), asked, query, np.uint64(n_words), i)
                             )
                             number = np.int64(numbers[t, place])
-                            if distance >= limit or counts[number] == 0:
+                            count: Any = np.int64(
+                                counts[number] if counts.size else starts[number + 1] - starts[number]
+                            )
+                            if distance >= limit or count == 0:
                                 continue
                             near[size], codes[size] = distance, number
                             size += 1
-                            histogram[distance] += counts[number]
-                            have += counts[number]
+                            histogram[distance] += count
+                            have += count
                             while have - histogram[limit - 1] >= k:
                                 have -= histogram[limit - 1]
                                 limit -= 1
                             if size == capacity:
-                                size = _keep_first(near, codes, size, limit, firsts, k)
+                                size = _keep_first(near, codes, size, limit, firsts, starts, order, k)
                         strip = min(strip + np.uint64(STRIP), stop)
             if spent > budget:
                 break
@@ -153,13 +156,7 @@ def _next_buckets(
         batch[size] = base + np.int64(key ^ flips)
         prefetch(offsets, np.uint64(batch[size]))
         size += 1
-        if flips == 0:
-            flips = end
-        else:
-            lowest = flips & (~flips + np.uint64(1))
-            ripple = flips + lowest
-            ones = popcount(flips ^ ripple) - np.uint64(2)
-            flips = ripple | ((np.uint64(1) << ones) - np.uint64(1))
+        flips = _next_flips(flips, end)
     n_ranges = 0
     for b in range(size):
         start, stop = np.int64(offsets[batch[b]]), np.int64(offsets[batch[b] + 1])
@@ -186,7 +183,13 @@ def _seen(words: Any, n: int, item: int, queries: Any, query: int, masks: Any, s
 
 
 @kernel
-def _keep_first(near: Any, codes: Any, size: int, limit: int, firsts: Any, k: int) -> int:
+def _first(code: int, firsts: Any, starts: Any, order: Any) -> Any:
+    """The first item with a code that is alive."""
+    return np.int64(firsts[code] if firsts.size else order[starts[code]])
+
+
+@kernel
+def _keep_first(near: Any, codes: Any, size: int, limit: int, firsts: Any, starts: Any, order: Any, k: int) -> int:
     """Drop what cannot be among the k nearest items; return how many codes are left, at most 2 k.
 
     Codes at a distance below ``limit - 1`` have fewer than k items together. Of those at that distance, k codes with
@@ -201,12 +204,14 @@ def _keep_first(near: Any, codes: Any, size: int, limit: int, firsts: Any, k: in
         at_limit = 0
         for i in range(size):
             if near[i] == limit - 1:
-                tied[at_limit] = firsts[codes[i]]
+                tied[at_limit] = _first(codes[i], firsts, starts, order)
                 at_limit += 1
         last = np.sort(tied)[k - 1]
     kept = 0
     for i in range(size):
-        if near[i] < limit - 1 or (near[i] == limit - 1 and (last < 0 or firsts[codes[i]] <= last)):
+        if near[i] < limit - 1 or (
+            near[i] == limit - 1 and (last < 0 or _first(codes[i], firsts, starts, order) <= last)
+        ):
             near[kept], codes[kept] = near[i], codes[i]
             kept += 1
             if kept == 2 * k:  # more would mean that tables from elsewhere hold a code twice
@@ -236,8 +241,8 @@ def _write_nearest(
         for c in range(size):
             if near[c] != distance:
                 continue
-            for place in range(starts[codes[c]], starts[codes[c] + 1]):
-                position = order[place]
+            for place in range(np.int64(starts[codes[c]]), np.int64(starts[codes[c] + 1])):
+                position = np.int64(order[place])
                 if position > last:
                     break
                 if alive.size and not alive[position >> 6] >> np.uint64(position & 63) & np.uint64(1):
@@ -255,6 +260,46 @@ def _write_nearest(
             written += 1
         if written == k:
             return
+
+
+@kernel
+def probe_costs(
+    n_words: int, parts: Any, offsets: Any, bases: Any, queries: Any, reach: Any, budget: int, costs: Any
+) -> None:
+    """Write how many comparisons each query costs that is searched up to a distance of ``reach``, int64 (n_queries,).
+
+    The other arguments are those of `nearest_by_tables`; a cost above ``budget`` is not counted to its end.
+    """
+    n_tables = len(parts)
+    for q in range(len(queries)):
+        spent = 0
+        for step in range(reach[q] + 1):
+            t, s = step % n_tables, step // n_tables
+            first, last = parts[t]
+            if first + s > last:
+                continue
+            key = part_of(queries[q], first, last)
+            spent += max(PROBE_COST // n_words, 1) * _n_subsets(last - first, s)
+            end = np.uint64(1) << np.uint64(last - first)
+            flips = (np.uint64(1) << np.uint64(s)) - np.uint64(1)
+            while flips < end and spent <= budget:
+                bucket = bases[t] + np.int64(key ^ flips)
+                spent += np.int64(offsets[bucket + 1]) - np.int64(offsets[bucket])
+                flips = _next_flips(flips, end)
+            if spent > budget:
+                break
+        costs[q] = spent
+
+
+@kernel
+def _next_flips(flips: Any, end: Any) -> Any:
+    """The next number with as many ones; ``end`` after zero."""
+    if flips == 0:
+        return end
+    lowest = flips & (~flips + np.uint64(1))
+    ripple = flips + lowest
+    ones = popcount(flips ^ ripple) - np.uint64(2)
+    return ripple | ((np.uint64(1) << ones) - np.uint64(1))
 
 
 @kernel

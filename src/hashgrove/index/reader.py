@@ -102,18 +102,25 @@ class Reader:
 
     def tables(self, now: Manifest) -> Tables:
         """Map the tables and verify them; FileNotFoundError if they have been replaced."""
-        name, n_bits = data_file("tables", now.tables_generation), 8 * now.n_bytes
-        layout = Tables.layout(n_bits, now.n_tables, now.n_distinct, now.n_tabled)
-        sizes = [math.prod(shape) * np.dtype(type_).itemsize for type_, shape in layout.values()]
-        content = self.folder.map(name, sum(sizes), whole=True)
-        if _crc(content, 0) != now.tables_crc:
+        tables, name = self.map_tables(now), data_file("tables", now.tables_generation)
+        crc = 0
+        for array in tables.arrays():
+            crc = _crc(array, crc)
+        if crc != now.tables_crc:
             raise self._damaged(name, "it does not match its checksum")
-        parts = np.split(content, np.cumsum(sizes)[:-1])
-        arrays = (part.view(type_).reshape(shape) for part, (type_, shape) in zip(parts, layout.values(), strict=True))
-        tables = Tables.from_arrays(n_bits, *arrays)
         if fault := tables.fault():
             raise self._damaged(name, fault)
         return tables
+
+    def map_tables(self, now: Manifest) -> Tables:
+        """Map the tables, which may be anything."""
+        n_bits = 8 * now.n_bytes
+        layout = Tables.layout(n_bits, now.n_tables, now.n_distinct, now.n_tabled)
+        sizes = [math.prod(shape) * np.dtype(type_).itemsize for type_, shape in layout.values()]
+        content = self.folder.map(data_file("tables", now.tables_generation), sum(sizes), whole=True)
+        parts = np.split(content, np.cumsum(sizes)[:-1])
+        arrays = (part.view(type_).reshape(shape) for part, (type_, shape) in zip(parts, layout.values(), strict=True))
+        return Tables.from_arrays(n_bits, *arrays)
 
     def _damaged(self, name: str, why: str) -> ModelFileError:
         return ModelFileError(f"{self.folder.path / name}: damaged: {why}")

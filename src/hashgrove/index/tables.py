@@ -11,25 +11,40 @@ and the bits of a part are chosen to be as independent as possible, if that make
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashgrove.codes import as_words, group_equal, unpack
+from hashgrove.codes import as_words
 from hashgrove.index.items import read_only
 from hashgrove.runtime.compiling import kernel
 
-__all__ = ["Tables", "bucket_sizes", "choose_n_tables", "fill_table", "permute_bits", "split_bits", "table_limits"]
+__all__ = [
+    "MAX_ITEMS",
+    "Division",
+    "Tables",
+    "bases_of",
+    "choose_n_tables",
+    "divide",
+    "padding",
+    "part_of",
+    "permute_bits",
+    "table_limits",
+]
 
+MAX_ITEMS = 2**32 - 2  # numbers of items and codes are uint32
 MAX_LENGTH = 24  # bits of a part: a table has an entry for each of their values
-SAMPLE = 2**16  # codes that the division of the bits is chosen by
+LINE = 16  # numbers of 4 bytes in a cache line
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
-    """The distinct codes of some items, in m tables. Codes are numbered in the order of their first items.
+class Division:
+    """How the bits are divided up, and which items have which of the distinct codes.
+
+    Codes are numbered in the order of their first items.
 
     Attributes
     ----------
@@ -37,6 +52,44 @@ class Tables:
         The bit of a code that comes to each place before the codes are divided into parts.
     parts : int64 array of shape (m, 2)
         The first bit of each part, and the bit after its last.
+    starts, order : uint32 arrays of shape (n_distinct + 1,) and (n,)
+        The items with code i are ``order[starts[i] : starts[i + 1]]``, ascending.
+    """
+
+    bits: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    starts: NDArray[np.uint32]
+    order: NDArray[np.uint32]
+
+    @property
+    def n_tables(self) -> int:
+        """Number of tables."""
+        return len(self.parts)
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of distinct codes."""
+        return len(self.starts) - 1
+
+    @property
+    def n(self) -> int:
+        """Number of items."""
+        return len(self.order)
+
+    def permuted(self, codes: NDArray[np.uint8]) -> NDArray[np.uint64]:
+        """Codes as words with the bits in the order of the tables, uint64 (n, n_words)."""
+        words = as_words(codes)
+        out = np.empty_like(words)
+        permute_bits(words, self.bits, out)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Tables(Division):
+    """The distinct codes of some items, in m tables.
+
+    Attributes
+    ----------
     masks : uint64 array of shape (m, n_words)
         The bits of each part.
     offsets : uint32 array
@@ -46,46 +99,13 @@ class Tables:
         The codes in the order of the buckets, with the bits in the order of ``bits``.
     numbers : uint32 array of shape (m, n_distinct)
         The numbers of these codes.
-    starts, order : int64 arrays of shape (n_distinct + 1,) and (n,)
-        The items with code i are ``order[starts[i] : starts[i + 1]]``, ascending.
     """
 
-    bits: NDArray[np.int64]
-    parts: NDArray[np.int64]
     masks: NDArray[np.uint64]
     offsets: NDArray[np.uint32]
     bases: NDArray[np.int64]
     words: NDArray[np.uint64]
     numbers: NDArray[np.uint32]
-    starts: NDArray[np.int64]
-    order: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, codes: NDArray[np.uint8], n_tables: int | None) -> Tables:
-        """Build the tables of some codes, of which there is at least one; None means that their number is chosen."""
-        by_code, by_code_starts = group_equal(codes)
-        first_items = by_code[by_code_starts[:-1]]
-        numbering = np.argsort(first_items)
-        counts = np.diff(by_code_starts)[numbering]
-        starts = np.concatenate([[0], counts.cumsum()])
-        shifts = np.repeat(by_code_starts[:-1][numbering] - starts[:-1], counts)
-        order = by_code[np.arange(len(by_code)) + shifts]
-        distinct = codes[first_items[numbering]]
-        n_bits, n_words = 8 * codes.shape[1], -(-codes.shape[1] // 8)
-        parts = divide(n_bits, n_tables or choose_n_tables(len(distinct), n_bits))
-        bits = np.arange(64 * n_words)
-        bits[:n_bits] = split_bits(distinct, parts)
-        words = np.empty((len(distinct), n_words), np.uint64)
-        permute_bits(as_words(distinct), bits, words)
-        bases = _bases(parts)
-        offsets = np.zeros(bases[-1], np.uint32)
-        columns = np.empty((len(parts), n_words, len(distinct)), np.uint64)
-        numbers = np.empty((len(parts), len(distinct)), np.uint32)
-        for t, (first, last) in enumerate(parts):
-            part = offsets[bases[t] : bases[t + 1]]
-            bucket_sizes(words, first, last, part)
-            fill_table(words, first, last, part.copy(), columns[t], numbers[t])
-        return cls.from_arrays(n_bits, bits, starts, order, columns, offsets, numbers)
 
     @classmethod
     def from_arrays(cls, n_bits: int, *arrays: NDArray[Any]) -> Tables:
@@ -93,24 +113,30 @@ class Tables:
 
         All arrays are made read-only, so that kernels are compiled once for tables in memory and in files.
         """
-        bits, starts, order, words, offsets, numbers = (read_only(array) for array in arrays)
+        bits, starts, order, offsets, numbers, _, words = (read_only(array) for array in arrays)
         parts = divide(n_bits, len(words))
-        return cls(
-            bits, parts, _masks(parts, words.shape[1]), offsets, _bases(parts)[:-1], words, numbers, starts, order
-        )
+        masks, bases = _masks(parts, words.shape[1]), bases_of(parts)[:-1]
+        return cls(bits, parts, starts, order, masks, offsets, bases, words, numbers)
 
     @staticmethod
     def layout(n_bits: int, n_tables: int, n_distinct: int, n: int) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Type and shape of each array in the file of the tables of ``n`` codes, in the order of the file."""
         n_words = -(-n_bits // 64)
+        n_offsets = int(bases_of(divide(n_bits, n_tables))[-1])
+        before = n_distinct + 1 + n + n_offsets + n_tables * n_distinct
         return {
             "bits": ("<i8", (64 * n_words,)),
-            "starts": ("<i8", (n_distinct + 1,)),
-            "order": ("<i8", (n,)),
-            "words": ("<u8", (n_tables, n_words, n_distinct)),
-            "offsets": ("<u4", (int(_bases(divide(n_bits, n_tables))[-1]),)),
+            "starts": ("<u4", (n_distinct + 1,)),
+            "order": ("<u4", (n,)),
+            "offsets": ("<u4", (n_offsets,)),
             "numbers": ("<u4", (n_tables, n_distinct)),
+            "padding": ("<u4", (-before % LINE,)),  # so that the words begin at a cache line
+            "words": ("<u8", (n_tables, n_words, n_distinct)),
         }
+
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """The arrays of `layout`, one after the other."""
+        yield from (self.bits, self.starts, self.order, self.offsets, self.numbers, padding(self), self.words)
 
     def fault(self) -> str | None:
         """What is wrong with tables that a stranger wrote; None if no search by them can read beyond an array.
@@ -121,7 +147,7 @@ class Tables:
             return "each bit must have a place"
         if not _ascend(self.starts, 1, len(self.order)):
             return "each code must have items"
-        if self.order.min() < 0 or self.order.max() >= len(self.order):
+        if self.order.max() >= len(self.order):
             return "it must name items of the index"
         ends = [*self.bases[1:].tolist(), len(self.offsets)]
         if not all(_ascend(self.offsets[a:b], 0, self.n_distinct) for a, b in zip(self.bases, ends, strict=True)):
@@ -131,14 +157,15 @@ class Tables:
         return None
 
     @property
-    def n_distinct(self) -> int:
-        """Number of distinct codes."""
-        return len(self.starts) - 1
-
-    @property
     def nbytes(self) -> int:
         """Memory of all arrays, in bytes."""
         return sum(value.nbytes for value in vars(self).values())
+
+
+def padding(tables: Division) -> NDArray[np.uint32]:
+    """What comes before the words in a file."""
+    n_bits = int(tables.parts[-1, 1])
+    return np.zeros(Tables.layout(n_bits, tables.n_tables, tables.n_distinct, tables.n)["padding"][1], np.uint32)
 
 
 def choose_n_tables(n: int, n_bits: int) -> int:
@@ -170,39 +197,6 @@ def divide(n_bits: int, n_tables: int) -> NDArray[np.int64]:
     return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1)
 
 
-def split_bits(codes: NDArray[np.uint8], parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of bits that makes the buckets of the parts most even: as they are, or the least correlated together.
-
-    Evenness is measured on a sample: how many codes share a bucket with a code, on average.
-    """
-    n_bits = int(parts[-1, 1])
-    sample = codes[:: -(-len(codes) // SAMPLE)]
-    bits = unpack(sample, n_bits=n_bits)
-    centred = bits - bits.mean(axis=0, dtype=np.float32)
-    scales = np.sqrt((centred**2).mean(axis=0))
-    related = np.abs(centred.T @ centred) / len(bits)
-    related /= np.maximum(np.outer(scales, scales), 1e-9)
-    related[scales == 0] = related[:, scales == 0] = 1  # a bit that never changes divides no bucket
-    chosen: list[list[int]] = [[] for _ in parts]
-    free = np.argsort(np.abs(bits.mean(axis=0) - 0.5), kind="stable").tolist()  # the most even bits first
-    for t in np.argsort(np.concatenate([np.arange(last - first) for first, last in parts]), kind="stable"):
-        table = int(np.searchsorted(parts[:, 1], t, side="right"))
-        worst = [related[bit, chosen[table]].max(initial=0.0) for bit in free]
-        chosen[table].append(free.pop(int(np.argmin(worst))))
-    orders = np.arange(n_bits), np.concatenate([np.array(part, np.int64) for part in chosen])
-    return min(orders, key=lambda order: _crowding(bits[:, order], parts))
-
-
-def _crowding(bits: NDArray[np.bool_], parts: NDArray[np.int64]) -> float:
-    """Mean number of codes in the bucket of a code, added up over the tables."""
-    total = 0.0
-    for first, last in parts:
-        keys = bits[:, first:last] @ (1 << np.arange(last - first))
-        sizes = np.unique(keys, return_counts=True)[1]
-        total += float((sizes.astype(np.float64) ** 2).sum()) / len(bits)
-    return total
-
-
 def _masks(parts: NDArray[np.int64], n_words: int) -> NDArray[np.uint64]:
     masks = np.zeros((len(parts), n_words), np.uint64)
     for t, (first, last) in enumerate(parts):
@@ -211,7 +205,7 @@ def _masks(parts: NDArray[np.int64], n_words: int) -> NDArray[np.uint64]:
     return masks
 
 
-def _bases(parts: NDArray[np.int64]) -> NDArray[np.int64]:
+def bases_of(parts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where the offsets of each table begin, and where those of the last one end."""
     return np.concatenate([[0], (2 ** (parts[:, 1] - parts[:, 0]) + 1).cumsum()])
 
@@ -247,27 +241,3 @@ def part_of(words: Any, first: int, last: int) -> Any:
     if last > 64 * (low + 1):
         key |= words[low + 1] << (np.uint64(64) - shift)
     return key & ((np.uint64(1) << np.uint64(last - first)) - np.uint64(1))
-
-
-@kernel
-def bucket_sizes(words: Any, first: int, last: int, offsets: Any) -> None:
-    """Write where the buckets of bits ``first`` to ``last`` begin to ``offsets``, uint32 (2^length + 1,), all zero."""
-    for i in range(words.shape[0]):
-        offsets[part_of(words[i], first, last) + np.uint64(1)] += np.uint32(1)
-    for key in range(1, offsets.size):
-        offsets[key] += offsets[key - 1]
-
-
-@kernel
-def fill_table(words: Any, first: int, last: int, cursors: Any, columns: Any, numbers: Any) -> None:
-    """Write codes and their numbers in the order of the buckets, and in a bucket in the order of their numbers.
-
-    ``cursors`` is a copy of the offsets and is used up. ``columns`` is uint64 (n_words, n), ``numbers`` uint32 (n,).
-    """
-    for i in range(words.shape[0]):
-        key = part_of(words[i], first, last)
-        place = cursors[key]
-        cursors[key] += np.uint32(1)
-        numbers[place] = i
-        for w in range(words.shape[1]):
-            columns[w, place] = words[i, w]

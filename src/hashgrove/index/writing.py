@@ -18,6 +18,7 @@ from hashgrove.index.folder import MANIFEST, data_file
 from hashgrove.index.items import Items
 from hashgrove.index.keys import Consecutive, Keys, Texts
 from hashgrove.index.manifest import Manifest
+from hashgrove.index.plan import Plan
 from hashgrove.index.prepared import ready_tables
 from hashgrove.index.reader import CHUNK, Reader, content_of, generations
 from hashgrove.index.stored_features import empty_table
@@ -52,6 +53,10 @@ class Writing:
     def features(self) -> tuple[NDArray[Any] | None, Callable[[], None] | None]:
         """Map the table of features after the change, and make a function that verifies it; None if there are none."""
         return self._reader.features(self.now)
+
+    def tables(self) -> Tables:
+        """Map the tables after the change, which have just been written."""
+        return self._reader.map_tables(self.now)
 
     def commit(self) -> None:
         """Put the manifest in place, durably. All that can fail should have been done before."""
@@ -143,20 +148,19 @@ class Writing:
             now = self._new_tables(now, tables)
         self.now = now
 
-    def replace_tables(self, tables: Tables) -> None:
-        """Write tables that hold the first items."""
+    def replace_tables(self, tables: Tables | Plan) -> None:
+        """Write tables that hold the first items, as they are or as they are made."""
         self.now = self._new_tables(self.now, tables)
 
-    def _new_tables(self, now: Manifest, tables: Tables) -> Manifest:
+    def _new_tables(self, now: Manifest, tables: Tables | Plan) -> Manifest:
         """Write tables in a new file. They are left out if they would not hold the first items of the folder."""
-        n_tables, _, n_distinct = tables.words.shape
-        now = replace(now, n_tables=n_tables, n_tabled=len(tables.order), n_distinct=n_distinct)
+        now = replace(now, n_tables=tables.n_tables, n_tabled=tables.n, n_distinct=tables.n_distinct)
         if not now.tables_fit():
             return now.without_tables()
         generation = self._next_generation(now)
-        layout = Tables.layout(8 * now.n_bytes, n_tables, n_distinct, now.n_tabled)
-        arrays = (getattr(tables, name).astype(type_, copy=False) for name, (type_, _) in layout.items())
-        return replace(now, tables_generation=generation, tables_crc=self._append("tables", generation, 0, arrays, 0))
+        return replace(
+            now, tables_generation=generation, tables_crc=self._append("tables", generation, 0, tables.arrays(), 0)
+        )
 
     def replace_features(self, table: NDArray[Any]) -> None:
         """Replace the features of all rows."""

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hashgrove.codes import as_words, check_codes
+from hashgrove.index.distinct import group_equal
 
 __all__ = ["collapse_warning", "count_distinct", "describe_codes"]
 
 COLLAPSED = 10  # items per distinct code, on average, from which on codes count as collapsed
+FEW = 2**16  # fewer codes are counted by numpy, in less time than it takes to compile a kernel
 ADVICE = "index items that were not trained on, re-rank the results by their features, or use more bits"
 
 
@@ -34,6 +36,8 @@ def count_distinct(codes: ArrayLike) -> int:
     2
     """
     array = check_codes(codes)
+    if len(array) > FEW:
+        return len(group_equal(array)[1]) - 1
     if array.shape[1] <= 8:
         return len(np.unique(as_words(array)[:, 0]))
     rows = array.view(np.dtype((np.void, array.shape[1])))

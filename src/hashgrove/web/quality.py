@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hashgrove.codes import group_equal
+from hashgrove.index.distinct import group_equal
 from hashgrove.runtime.rounding import share_seen
 from hashgrove.runtime.threads import chunks
 from hashgrove.storage.formats import one_line
