@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashgrove.codes import Codes, check_codes, check_model, digest_of
 from hashgrove.index.changes import Change
-from hashgrove.index.ids import MAX_ID, check_allowed, check_ids, refuse_duplicates
+from hashgrove.index.ids import MAX_ID, are_ascending, check_allowed, check_ids, refuse_duplicates
 from hashgrove.index.rerank import Int8Rows, Order
 from hashgrove.index.results import SearchResult
 from hashgrove.index.weighted import check_weights
@@ -358,7 +358,8 @@ class Index(ABC):
         if len(new) and texts is not None and texts != (new.dtype.kind == "U"):
             kinds = "texts", "integers"
             raise ParameterError("ids", f"must be {kinds[not texts]}, as in the index. Got {kinds[texts]} instead.")
-        refuse_duplicates(np.sort(new))
+        if not are_ascending(new):  # sorting copies them
+            refuse_duplicates(np.sort(new))
         adopted = digest if self.model is None and len(self) == 0 else self.model
         kept = None if features is None else self._check_features(features, len(checked))
         return Change(checked, new, self._known(new), removed=new[:0], features=kept, model=adopted)

@@ -38,8 +38,8 @@ def build_index(
     """Make the index that is fastest for some codes: a `FlatIndex` or a `MultiIndex`. Both give the same results.
 
     Tables (`MultiIndex`) are many times as fast for codes of a trained model, which lie close together, and for
-    near-duplicates; a scan (`FlatIndex`) is faster for codes without neighbours. Which is the case is measured: 64
-    queries are searched for by tables, and these are chosen if they compare less than half of the codes.
+    near-duplicates; a scan (`FlatIndex`) is faster for codes without neighbours. Which is the case is counted: 64
+    queries are scanned, and tables are chosen if they would compare less than half of the codes to find the same.
 
     Parameters
     ----------

@@ -180,8 +180,8 @@ class MemoryIndex(Index):
 
     def _changed(self, items: Items, change: Change) -> Items:
         """The items after a change, without its features."""
-        new = ~change.replaces
-        rows = items.n_rows + np.arange(len(new))
+        new = ~change.replaces if change.replaces.any() else slice(None)  # a mask copies what it selects
+        rows = items.n_rows + np.arange(len(change.ids))
         items = without(items, items.find(change.removed)[0])
         positions = items.find(change.ids[change.replaces])[0]
         items = updated(items, positions, change.codes[change.replaces], rows[change.replaces])
