@@ -1,8 +1,8 @@
 """The border between tables and scan in `MultiIndex`, and what other searches cost beside the scan; processor time.
 
 `python benchmarks/border.py` fits the time of searches by tables, ``a`` ns per bucket and ``b`` ns per code in it, and
-compares both with the time in which the scan compares a word: ``PROBE_COST`` of `hashgrove.index.probe` should be near
-the first ratio for batches, and ``MEMORY`` of `hashgrove.index.multi_index` near the ratio of one query to a batch.
+compares both with the time in which the scan compares a word: ``PROBE_COST`` of `hashgrove.index.buckets` should be
+near the first ratio for batches, and ``MEMORY`` of `hashgrove.index.multi_index` near that of one query to a batch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,11 @@ from environment import machine
 from hashgrove import FlatIndex
 from hashgrove.codes import as_words
 from hashgrove.index import pairs_within
+from hashgrove.index.buckets import PROBE_COST
 from hashgrove.index.flat import _counts
 from hashgrove.index.multi_index import _by_tables
 from hashgrove.index.plan import Plan
 from hashgrove.index.prepared import Prepared
-from hashgrove.index.probe import PROBE_COST
 from hashgrove.index.scan import ALL
 
 BATCH = 64
@@ -65,7 +67,7 @@ def border(n: int, n_bits: int) -> dict[str, Any]:
             asked = flipped(codes, n_flips, BATCH)
             permuted = plan.permuted(asked)
             spent = _by_tables(prepared, permuted, 1, 2**60)[3]
-            seconds = cpu(lambda: _by_tables(prepared, permuted, 1, 2**60), rounds=3) / BATCH
+            seconds = cpu(partial(_by_tables, prepared, permuted, 1, 2**60), rounds=3) / BATCH
             n_buckets, n_codes = split_costs(plan, flat.search(asked, 1).distances[:, 0], spent)
             rows.append([n_buckets, n_codes, 1.0])
             times.append(seconds)
@@ -85,8 +87,6 @@ def border(n: int, n_bits: int) -> dict[str, Any]:
 
 def split_costs(plan: Plan, reach: Any, spent: Any) -> tuple[float, float]:
     """The mean number of buckets that queries read, and of codes in them."""
-    from math import comb
-
     lengths, m = (plan.parts[:, 1] - plan.parts[:, 0]).tolist(), plan.n_tables
     buckets = np.array([sum(comb(lengths[s % m], s // m) for s in range(int(r) + 1)) for r in reach])
     cost = max(PROBE_COST // plan.words.shape[1], 1)

@@ -11,6 +11,7 @@ import pytest
 import naive
 from hashgrove.codes import as_words, pack
 from hashgrove.index import FlatIndex, MultiIndex, build_folder, build_index, load_index
+from hashgrove.index.buckets import probe_costs
 from hashgrove.index.folder import Folder
 from hashgrove.index.items import in_memory
 from hashgrove.index.keys import keys_of
@@ -18,7 +19,7 @@ from hashgrove.index.manifest import Manifest
 from hashgrove.index.multi_index import _by_tables
 from hashgrove.index.plan import Plan, bucket_sizes, fill_buckets, gather_columns, split_bits
 from hashgrove.index.prepared import Prepared, first_alive
-from hashgrove.index.probe import probe_costs, within_by_tables
+from hashgrove.index.probe import within_by_tables
 from hashgrove.index.tables import Tables, choose_n_tables, divide, part_of, permute_bits
 from hashgrove.runtime.threads import chunks
 from indexes import ByBoth, ByTables

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hashgrove.codes import check_codes
+from hashgrove.index.buckets import probe_costs
 from hashgrove.index.flat import FlatIndex
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.index.multi_index import MultiIndex
 from hashgrove.index.plan import Plan
-from hashgrove.index.probe import probe_costs
 from hashgrove.index.store import Store
 from hashgrove.index.tables import MAX_ITEMS
 from hashgrove.runtime.parameters import Integer

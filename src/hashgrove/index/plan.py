@@ -21,6 +21,7 @@ __all__ = ["Plan", "bucket_sizes", "fill_buckets", "gather_columns", "split_bits
 
 SHARES = 8  # of the buckets of a table, which are filled one after the other, or by threads
 CODES_PER_CHUNK = 2**20
+PIECE = 2**24  # codes of one word that are gathered at a time
 SAMPLE = 2**16  # codes that the division of the bits is chosen by
 
 
@@ -76,18 +77,23 @@ class Plan(Division):
             shares = chunks(2 ** (last - first), -(-(2 ** (last - first)) // SHARES))
             run_tasks(fill_buckets, [(self.words, first, last, low, high, cursors, numbers[t]) for low, high in shares])
         yield from (numbers, padding(self))
-        columns = np.empty((self.words.shape[1], self.n_distinct), np.uint64)
+        n_words = self.words.shape[1]
         for row in numbers:
-            run_tasks(gather_columns, [(self.words, row, a, b, columns) for a, b in chunks(len(row), CODES_PER_CHUNK)])
-            yield columns
+            for a, b in chunks(self.n_distinct, PIECE if n_words == 1 else self.n_distinct):
+                columns = np.empty((n_words, b - a), np.uint64)
+                tasks = [(self.words, row[a:b], c, d, columns) for c, d in chunks(b - a, CODES_PER_CHUNK)]
+                run_tasks(gather_columns, tasks)
+                yield columns
 
     def tables(self) -> Tables:
         """Make all tables."""
         made = self.arrays()
         arrays = [next(made) for _ in range(6)]
         words = aligned((self.n_tables, self.words.shape[1], self.n_distinct), np.uint64)
-        for table, columns in zip(words, made, strict=True):
-            table[:] = columns
+        flat, size = words.reshape(-1), 0
+        for columns in made:
+            flat[size : size + columns.size] = columns.reshape(-1)
+            size += columns.size
         n_bits = int(self.parts[-1, 1])
         return Tables.from_arrays(n_bits, *arrays, words)
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from hashgrove.index.buckets import PROBE_COST, n_subsets, next_flips
 from hashgrove.index.scan import ALL
 from hashgrove.index.strips import STRIP, distance_to, lowest, next_near
 from hashgrove.index.tables import part_of
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import popcount, prefetch
 
-__all__ = ["nearest_by_tables", "probe_costs", "within_by_tables"]
+__all__ = ["nearest_by_tables", "within_by_tables"]
 
-PROBE_COST = 1024  # finding a bucket, far from the last one in memory, costs as much as scanning this many words
 BATCH = 64  # buckets that are fetched ahead of their use
 
 
@@ -79,7 +79,7 @@ def nearest_by_tables(
                 step += 1
                 continue
             key = part_of(queries[q], first, last)
-            spent += max(PROBE_COST // n_words, 1) * _n_subsets(last - first, s)
+            spent += max(PROBE_COST // n_words, 1) * n_subsets(last - first, s)
             end = np.uint64(1) << np.uint64(last - first)
             flips = (np.uint64(1) << np.uint64(s)) - np.uint64(1)
             base = np.uint64(t * n_words * n_distinct)
@@ -132,17 +132,6 @@ def nearest_by_tables(
 
 
 @kernel
-def _n_subsets(n: int, size: int) -> int:
-    """Number of ways to choose ``size`` of ``n``, or more than 2^40 if that is less."""
-    number = 1
-    for i in range(size):
-        number = number * (n - i) // (i + 1)
-        if number > 2**40:
-            break
-    return number
-
-
-@kernel
 def _next_buckets(
     offsets: Any, base: int, key: int, flips: int, end: int, words: Any, first: int, ranges: Any
 ) -> tuple[Any, int]:
@@ -156,7 +145,7 @@ def _next_buckets(
         batch[size] = base + np.int64(key ^ flips)
         prefetch(offsets, np.uint64(batch[size]))
         size += 1
-        flips = _next_flips(flips, end)
+        flips = next_flips(flips, end)
     n_ranges = 0
     for b in range(size):
         start, stop = np.int64(offsets[batch[b]]), np.int64(offsets[batch[b] + 1])
@@ -263,46 +252,6 @@ def _write_nearest(
 
 
 @kernel
-def probe_costs(
-    n_words: int, parts: Any, offsets: Any, bases: Any, queries: Any, reach: Any, budget: int, costs: Any
-) -> None:
-    """Write how many comparisons each query costs that is searched up to a distance of ``reach``, int64 (n_queries,).
-
-    The other arguments are those of `nearest_by_tables`; a cost above ``budget`` is not counted to its end.
-    """
-    n_tables = len(parts)
-    for q in range(len(queries)):
-        spent = 0
-        for step in range(reach[q] + 1):
-            t, s = step % n_tables, step // n_tables
-            first, last = parts[t]
-            if first + s > last:
-                continue
-            key = part_of(queries[q], first, last)
-            spent += max(PROBE_COST // n_words, 1) * _n_subsets(last - first, s)
-            end = np.uint64(1) << np.uint64(last - first)
-            flips = (np.uint64(1) << np.uint64(s)) - np.uint64(1)
-            while flips < end and spent <= budget:
-                bucket = bases[t] + np.int64(key ^ flips)
-                spent += np.int64(offsets[bucket + 1]) - np.int64(offsets[bucket])
-                flips = _next_flips(flips, end)
-            if spent > budget:
-                break
-        costs[q] = spent
-
-
-@kernel
-def _next_flips(flips: Any, end: Any) -> Any:
-    """The next number with as many ones; ``end`` after zero."""
-    if flips == 0:
-        return end
-    lowest = flips & (~flips + np.uint64(1))
-    ripple = flips + lowest
-    ones = popcount(flips ^ ripple) - np.uint64(2)
-    return ripple | ((np.uint64(1) << ones) - np.uint64(1))
-
-
-@kernel
 def within_by_tables(
     width: Any,
     parts: Any,
@@ -330,7 +279,7 @@ def within_by_tables(
         if first + s > last:
             continue
         key = part_of(query, first, last)
-        spent += max(PROBE_COST // n_words, 1) * _n_subsets(last - first, s)
+        spent += max(PROBE_COST // n_words, 1) * n_subsets(last - first, s)
         end = np.uint64(1) << np.uint64(last - first)
         flips = (np.uint64(1) << np.uint64(s)) - np.uint64(1)
         base = np.uint64(t * n_words * n_distinct)
