@@ -14,7 +14,6 @@ from hashgrove.index.memory import MemoryIndex
 from hashgrove.index.multi_index import MultiIndex
 from hashgrove.index.plan import Plan
 from hashgrove.index.store import Store
-from hashgrove.index.tables import MAX_ITEMS
 from hashgrove.runtime.parameters import Integer
 from hashgrove.storage.modelfile import ModelFileError
 
@@ -116,7 +115,8 @@ def _worth(flat: FlatIndex, *, k: int, radius: int | None, queries: ArrayLike | 
     """What the tables of an index are made from, if a query by them costs less than `WORTH` of a scan."""
     n = len(flat)
     k += queries is None  # a query that is an item finds itself
-    if not MultiIndex._min_items <= n <= MAX_ITEMS or (radius is None and k * MultiIndex._share > n):
+    multi = MultiIndex()
+    if not multi.takes_tables(n, k=k if radius is None else 0):
         return None
     items = flat._now()  # in the order of their ids, which tables are made for
     sample = items.codes[:: -(-n // N_SAMPLE)] if queries is None else check_codes(queries, n_bytes=flat.n_bytes)
@@ -126,7 +126,7 @@ def _worth(flat: FlatIndex, *, k: int, radius: int | None, queries: ArrayLike | 
     reach = np.full(len(sample), radius or 0)
     if radius is None:
         reach[:] = flat.search(sample, k, model=flat.model).distances[:, -1]
-    plan, budget = Plan.of(items.codes, None), MultiIndex().budget(n, len(sample))
+    plan, budget = Plan.of(items.codes, None), multi.budget(n, len(sample))
     costs = np.empty(len(sample), np.int64)
     probe_costs(plan.words.shape[1], plan.parts, plan.offsets, plan.bases, plan.permuted(sample), reach, budget, costs)
     share = np.where(costs > budget, costs + n, costs).mean() / n  # one that costs too much is scanned, too

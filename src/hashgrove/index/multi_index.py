@@ -135,7 +135,7 @@ class MultiIndex(FlatIndex):
 
     def _make_ready(self) -> None:
         items = self._now()
-        if not self._min_items <= items.size <= MAX_ITEMS:
+        if not self.takes_tables(items.size):
             return
         limits = table_limits(8 * items.codes.shape[1])
         Integer(*limits, or_none=True).check("n_tables", self.n_tables)
@@ -181,7 +181,7 @@ class MultiIndex(FlatIndex):
                 self._prepared = prepared = prepared.updated(items)
                 return prepared
             self.prepare(wait=False)
-        elif self._min_items <= items.size <= MAX_ITEMS:
+        elif self.takes_tables(items.size):
             self._n_scanned += n_queries
             if self._n_scanned >= (self._patience if items.tables is None else self._patience_mapped):
                 self.prepare(wait=False)
@@ -204,6 +204,10 @@ class MultiIndex(FlatIndex):
             n_items = len(items)
             distances[left], positions[left] = self._nearest(items, codes[left], k, items.alive, n_items, n_jobs)
         return distances, items.ids[positions]
+
+    def takes_tables(self, n: int, *, k: int = 0) -> bool:
+        """Whether tables are of use for so many items and, with ``k``, for a search for so many of them."""
+        return self._min_items <= n <= MAX_ITEMS and k * self._share <= n
 
     def budget(self, n: int, n_queries: int) -> int:
         """Comparisons that a query among n items may cost by tables; more for few, whose scan would wait for memory."""
