@@ -200,7 +200,7 @@ class FastHash(SupervisedHasher):
         "n_dissimilar": Integer(1, or_none=True),
         "min_shared": Integer(1),
         "generic_bits": Integer(0, or_none=True),
-        "new_classes": Number(low=0, below=1.0000001, or_none=True),
+        "new_classes": Number(low=0, high=1, or_none=True),
         "weighted": Flag(or_none=True),
         "stagewise": Flag(or_none=True),
         "loss_length": OneOf(("current", "final")),

@@ -127,5 +127,5 @@ class TestFastHash:
 
     @pytest.mark.parametrize("wrong", [-0.1, 1.1, "much"])
     def test_it_must_be_a_share(self, wrong):
-        with pytest.raises(ParameterError, match="new_classes"):
+        with pytest.raises(ParameterError, match=r"new_classes.*of at least 0 and of at most 1 or None"):
             small(new_classes=wrong).fit(X, Y)

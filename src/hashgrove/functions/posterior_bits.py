@@ -64,7 +64,7 @@ class PosteriorBits(BaseEstimator):  # type: ignore[misc]
     constraints: ClassVar[dict[str, Constraint]] = {
         "classifier": OneOf(("ridge", "logistic")),
         "spread": Flag(),
-        "power": Number(above=0, below=1.0000001),
+        "power": Number(above=0, high=1),
         "n_anchors": Integer(1, or_none=True),
     }
     added: ClassVar[dict[str, Any]] = {"classifier": "ridge", "spread": False}  # what files before these mean

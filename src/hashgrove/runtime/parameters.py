@@ -107,7 +107,7 @@ class Integer(Constraint):
 
 @dataclass(frozen=True)
 class Number(Constraint):
-    """A finite number above ``above``, or of at least ``low``, and below ``below``.
+    """A finite number above ``above``, or of at least ``low``, and below ``below``, or of at most ``high``.
 
     >>> Number(above=0, below=1).check("share", 1.5)
     Traceback (most recent call last):
@@ -118,6 +118,7 @@ class Number(Constraint):
     above: float | None = None
     low: float | None = None
     below: float | None = None
+    high: float | None = None
     or_none: bool = False
 
     def allows(self, value: Any) -> bool:
@@ -132,10 +133,11 @@ class Number(Constraint):
             and (self.above is None or number > self.above)
             and (self.low is None or number >= self.low)
             and (self.below is None or number < self.below)
+            and (self.high is None or number <= self.high)
         )
 
     def __str__(self) -> str:
-        limits = {"above": self.above, "of at least": self.low, "below": self.below}
+        limits = {"above": self.above, "of at least": self.low, "below": self.below, "of at most": self.high}
         said = " and ".join(f"{words} {limit:g}" for words, limit in limits.items() if limit is not None)
         return f"a number {said or 'that is finite'}" + " or None" * self.or_none
 
