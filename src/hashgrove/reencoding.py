@@ -169,6 +169,11 @@ class _Work:
             ours = entry.name in OURS or entry.name.startswith((*ROWS, "."))
             if entry.is_file(follow_symlinks=False) and not ours:
                 _copy(entry.path, beside / entry.name)
+            elif entry.is_dir(follow_symlinks=False) and not ours:  # of pictures that the service has added
+                (beside / entry.name).mkdir()
+                for inner in os.scandir(entry.path):
+                    if inner.is_file(follow_symlinks=False):
+                        _copy(inner.path, beside / entry.name / inner.name)
         exchange(beside, target)
         return self._finish(n_resumed)
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from hashgrove import FlatIndex, cli
+from hashgrove import LSH, FlatIndex, cli, reencode
 from hashgrove.cli.serve import open_collection
 from hashgrove.storage.formats import FileError
 from hashgrove.web.additions import JOURNAL, PICTURES, Additions, Entry, forget_additions
@@ -301,3 +301,17 @@ def test_a_full_disk_changes_nothing(folder, monkeypatch):
             assert str(folder) not in error["message"]
         assert client.get("/health").json()["items"] == 120
         assert post(client, picture()).status_code == 201
+
+
+def test_an_index_that_is_encoded_anew_keeps_what_was_added(folder):
+    content, place = picture(), folder / "digits.hgi"
+    with served(open_digits(folder)) as client:
+        post(client, content, label="drawn")
+        n_features = client.get("/info").json()["n_features"]
+    LSH(16, random_state=0).fit(np.random.default_rng(0).normal(size=(50, n_features))).save(folder / "new.hashgrove")
+    reencode(place, folder / "new.hashgrove")
+    with served(open_digits(folder)) as client:
+        assert client.get("/info").json()["n_bits"] == 16
+        item = client.get("/items/mine.png").json()
+        assert item["label"] == "drawn"
+        assert client.get(item["image"]).status_code == 200

@@ -203,3 +203,40 @@ def test_an_old_service_is_closed_when_the_new_one_has_taken_its_place(folder):
 
     asyncio.run(Current._close_later(Service()))
     assert len(closed) == 1
+
+
+def test_items_are_read_outside_the_event_loop(folder, monkeypatch):
+    collection = open_collection(folder)
+    read, threads = collection.index.items, set()
+
+    def noted():
+        threads.add(threading.current_thread().name.rpartition("_")[0])
+        return read()
+
+    monkeypatch.setattr(collection.index, "items", noted)
+    features = load_digits().data[:1].tolist()
+    requests = [
+        ("GET", "/items", None),
+        ("GET", "/items/3", None),
+        ("GET", "/info", None),
+        ("POST", "/search", {"id": 3}),
+        ("POST", "/search", {"features": features, "show_code": True, "show_histogram": True}),
+        ("GET", "/report", None),
+    ]
+    with served(collection) as client:
+        for method, path, body in requests:
+            added = client.post("/items", json={"items": [{"features": features[0], "label": "x"}]})
+            assert added.status_code == 201
+            assert client.request(method, path, json=body).status_code == 200
+    assert threads == {"hashgrove-encode"}
+
+
+def test_any_failure_of_the_report_is_answered(folder, monkeypatch):
+    def fail(collection):
+        raise RuntimeError("secret details")
+
+    monkeypatch.setattr("hashgrove.web.quality.measure", fail)
+    add(folder, [1, 2], 900, Entry("x"))
+    with served(open_collection(folder, read_only=True)) as client:
+        eventually(lambda: client.get("/report").json()["status"] == "failed")
+        assert "secret" not in client.get("/report").text

@@ -117,11 +117,13 @@ def test_wrong_calls_are_refused(arguments, said):
 
 def test_several_workers_serve_one_port_and_one_that_ends_is_replaced(folders):
     arguments = ["serve", *folders, "--read-only", "--workers", 2, "--port", 0, "--root-path", "/codes"]
-    with command(*arguments, "--access-log", "--host-name", "codes.example") as (process, url):
+    behind = ["--host-name", "codes.example", "--proxy", "127.0.0.1"]
+    with command(*arguments, "--access-log", *behind) as (process, url):
 
         def pid():
             with httpx.Client(base_url=url) as client:  # a new connection, which any of them may take
-                found = client.get("/codes/b/health", headers={"host": "codes.example"})
+                headers = {"host": "codes.example", "x-forwarded-for": "203.0.113.9"}
+                found = client.get("/codes/b/health", headers=headers)
                 assert found.json()["items"] == 6
                 return found.json()["process"]
 
@@ -142,7 +144,7 @@ def test_several_workers_serve_one_port_and_one_that_ends_is_replaced(folders):
         assert process.wait(PATIENCE) == 0
         said = process.stderr.read()
         assert "another takes its place" in said
-        assert '"GET /codes/b/health" 200' in said
+        assert '203.0.113.9 "GET /codes/b/health" 200' in said
         assert said.strip().endswith("Stopped")
         for worker in others - {killed}:
             with pytest.raises(ProcessLookupError):
