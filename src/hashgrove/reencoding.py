@@ -23,7 +23,7 @@ from hashgrove.encoders import Encoder
 from hashgrove.features import ImageEncoder
 from hashgrove.index import connect, load_index
 from hashgrove.index.engines import Engine
-from hashgrove.index.folder import LOCK, MANIFEST, MODEL
+from hashgrove.index.folder import DATA_FILE, LOCK, MANIFEST, MODEL
 from hashgrove.index.ids import check_ids, encode, find
 from hashgrove.index.memory import MemoryIndex
 from hashgrove.index.rerank import Int8Rows
@@ -40,7 +40,6 @@ PIECE = 4096  # rows that are encoded, and written, together
 CRC = 4  # bytes behind each piece
 STATE, PIECES, NEW = "state", "pieces.bin", "index.hgi"
 OURS = {MANIFEST, LOCK, MODEL}  # and files of rows: what of the old index is not copied
-ROWS = tuple(f"{name}-" for name in ("codes", "ids", "removed", "features", "tables"))
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class _Work:
         new.save(beside)
         _copy(model, beside / MODEL)
         for entry in os.scandir(target):
-            ours = entry.name in OURS or entry.name.startswith((*ROWS, "."))
+            ours = entry.name in OURS or entry.name.startswith(".") or DATA_FILE.fullmatch(entry.name)
             if entry.is_file(follow_symlinks=False) and not ours:
                 _copy(entry.path, beside / entry.name)
             elif entry.is_dir(follow_symlinks=False) and not ours:  # of pictures that the service has added

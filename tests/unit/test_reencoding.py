@@ -305,3 +305,15 @@ class TestCommand:
         fails(capsys, "reencode", place, models[1], "--ids", "x", code=2, match="for --features only")
         fails(capsys, "reencode", place, models[1], code=1, match="must keep features of all items")
         fails(capsys, "reencode", str(tmp_path / "none.hgi"), models[1], code=1, match="no such file or folder")
+
+
+def test_texts_of_ids_are_those_of_the_new_index(tmp_path, models):
+    """Items have been removed, so the files of the old index do not fit the new one."""
+    ids = [f"item number {number}" for number in range(300)]
+    folder = folder_of(tmp_path / "x.hgi", models[0], ids=ids)
+    with load_index(folder, writable=True) as index:
+        index.remove(ids[3:9])
+    reencode(folder, models[1])
+    new = load(models[1])
+    found = load_index(folder).search(new.encode(X[20:21]), 294, model=new)
+    assert set(found.ids[0].tolist()) == set(ids[:3] + ids[9:])

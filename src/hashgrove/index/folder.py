@@ -26,7 +26,7 @@ from hashgrove.storage.atomic import TEMPORARY, check_replaceable, remove_stale,
 from hashgrove.storage.formats import FileError, PathLike
 from hashgrove.storage.modelfile import ModelFileError
 
-__all__ = ["LOCK", "MANIFEST", "MODEL", "Folder", "data_file", "new_folder"]
+__all__ = ["DATA_FILE", "LOCK", "MANIFEST", "MODEL", "Folder", "data_file", "new_folder"]
 
 MANIFEST, LOCK = "manifest.json", "writer.lock"
 MODEL = "model.hashgrove"

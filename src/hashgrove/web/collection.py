@@ -280,9 +280,10 @@ class Collection:
         """Items as they are in JSON: id, label, name, fields and image; with ``codes_in``, also their codes."""
         found = self.details.of(ids)
         entries = {} if self.additions is None else self.additions.entries
+        may_have_images = self.find_image is not None or len(entries) > 0
         for id_, item in zip(ids.tolist(), found, strict=True):
             item["id"] = str(id_)
-            if self.picture_of(str(id_)) is not None:
+            if may_have_images and self.picture_of(str(id_)) is not None:
                 entry = entries.get(str(id_))
                 digest = "" if entry is None else entry.picture  # of another picture, the address is another
                 item["image"] = f"/images/{quote(str(id_), safe='')}{digest and f'?v={digest[:8]}'}"
