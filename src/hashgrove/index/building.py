@@ -123,7 +123,7 @@ def _worth(flat: FlatIndex, *, k: int, radius: int | None, queries: ArrayLike | 
     sample = sample[:N_SAMPLE]
     if not len(sample):
         return None
-    reach = np.full(len(sample), radius or 0)
+    reach = np.full(len(sample), min(radius or 0, 8 * items.codes.shape[1]))
     if radius is None:
         reach[:] = flat.search(sample, k, model=flat.model).distances[:, -1]
     plan, budget = Plan.of(items.codes, None), multi.budget(n, len(sample))

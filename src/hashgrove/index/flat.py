@@ -11,7 +11,7 @@ from hashgrove.codes import as_columns, as_words
 from hashgrove.index import counting, scan
 from hashgrove.index.items import Items, as_mask
 from hashgrove.index.memory import MemoryIndex
-from hashgrove.index.weighted import byte_tables
+from hashgrove.index.weighted import weight_planes
 from hashgrove.runtime.threads import available_threads, chunks, run_tasks
 
 __all__ = ["FlatIndex"]
@@ -125,9 +125,9 @@ class FlatIndex(MemoryIndex):
         columns, places = self._columns_of(items), None if mask is None else np.flatnonzero(as_mask(mask, items.size))
 
         def search_chunk(start: int, stop: int) -> None:
-            tables, units = byte_tables(codes[start:stop], weights[start:stop])
-            for row, table, unit in zip(range(start, stop), tables, units, strict=True):
-                whole, positions[row] = scan.nearest_weighted(columns, places, table, k)
+            planes, units = weight_planes(codes[start:stop], weights[start:stop])
+            for row, of_query, unit in zip(range(start, stop), planes, units, strict=True):
+                whole, positions[row] = scan.nearest_weighted(columns, places, of_query, k)
                 with np.errstate(over="ignore"):  # a distance beyond float32 becomes infinity
                     distances[row] = whole * unit
 

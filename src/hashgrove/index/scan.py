@@ -289,15 +289,15 @@ def _sort(near: Any, where: Any, counts: Any, distances: Any, positions: Any) ->
 
 
 def nearest_weighted(
-    columns: NDArray[np.uint64], allowed: NDArray[np.int64] | None, table: NDArray[np.uint16], k: int
+    columns: NDArray[np.uint64], allowed: NDArray[np.int64] | None, planes: NDArray[np.uint64], k: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
     """Weighted distances and positions of the ``k`` nearest items of one query, by distance and then position.
 
-    ``allowed`` are the positions that may be found, ascending, at least k; None for all. ``table`` is one row of
-    `hashgrove.index.weighted.byte_tables`.
+    ``allowed`` are the positions that may be found, ascending, at least k; None for all. ``planes`` is one
+    entry of those of `hashgrove.index.weighted.weight_planes`.
     """
     distances = np.empty(columns.shape[1], np.uint16)
-    all_weighted_distances(columns, table, distances)
+    all_weighted_distances(columns, planes, distances)
     distances = distances if allowed is None else distances[allowed]
     limit = np.partition(distances, k - 1)[k - 1]
     found = np.flatnonzero(distances <= limit)

@@ -1,4 +1,7 @@
-"""Weighted Hamming distance: a bit that differs counts with its weight. One table look-up per byte of a code.
+"""Weighted Hamming distance: a bit that differs counts with its weight. A few counts of ones per word of a code.
+
+A weight is a whole number, and its binary digits are planes: the bits of a code that differ and have a digit of a plane
+are counted at once, as in the scan, and the counts of all planes make the distance.
 
 With ``abs(hasher.decision_function(X))`` as weights, bits that a query is sure of count more (asymmetric distance: real
 queries against binary items). Weights are rounded to whole units, so that distances are exact and equal ones are ties.
@@ -13,13 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashgrove.codes import TILE, check_codes, unpack
+from hashgrove.codes import TILE, as_words, check_codes, pack
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.parameters import ParameterError
+from hashgrove.runtime.simd import popcount
 
-__all__ = ["N_UNITS", "all_weighted_distances", "byte_tables", "check_weights", "weighted_distances"]
+__all__ = ["N_UNITS", "all_weighted_distances", "check_weights", "weight_planes", "weighted_distances"]
 
 N_UNITS = 2**15  # about the sum of the rounded weights of a query, so that distances fit uint16
+STEP = 4  # planes that are counted in one pass over the codes
 
 
 def check_weights(weights: ArrayLike, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -42,8 +47,8 @@ def check_weights(weights: ArrayLike, codes: NDArray[np.uint8]) -> NDArray[np.fl
     return array
 
 
-def byte_tables(codes: ArrayLike, weights: NDArray[np.float64]) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
-    """Tables from the bytes of an item to their share of the distance from each query.
+def weight_planes(codes: ArrayLike, weights: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """Round weights to whole units, and divide them up into planes of binary digits.
 
     Parameters
     ----------
@@ -54,16 +59,18 @@ def byte_tables(codes: ArrayLike, weights: NDArray[np.float64]) -> tuple[NDArray
 
     Returns
     -------
-    tables : uint16 array of shape (n_queries, 256 n_bytes)
-        Entry ``256 b + value``: what byte ``b`` adds to the distance if it has this value, in units.
+    planes : uint64 array of shape (n_queries, 1 + n_planes, n_words)
+        The words of each query, and then the digits of the weights, the highest first; the number of planes is a
+        multiple of four.
     units : float64 array of shape (n_queries,)
         The weight of one unit.
 
     Examples
     --------
-
-    >>> tables, units = byte_tables(np.array([[0b01]], np.uint8), np.array([[3.0, 1.0]]))
-    >>> (tables[0, :4] * units[0]).round(3).tolist()
+    >>> planes, units = weight_planes(np.array([[0b01]], np.uint8), np.array([[3.0, 1.0]]))
+    >>> distances = np.empty(4, np.uint16)
+    >>> all_weighted_distances(np.arange(4, dtype=np.uint64)[None], planes[0], distances)
+    >>> (distances * units[0]).round(3).tolist()
     [3.0, 0.0, 4.0, 1.0]
     """
     codes = check_codes(codes)
@@ -74,31 +81,41 @@ def byte_tables(codes: ArrayLike, weights: NDArray[np.float64]) -> tuple[NDArray
     n_largest = np.maximum(shares.sum(axis=1), 1.0)  # the sum of the weights, counted in largest weights
     whole = np.zeros((n_queries, 8 * n_bytes), np.int64)
     whole[:, : weights.shape[1]] = np.rint(shares / n_largest[:, None] * N_UNITS)
-    query_bits = unpack(codes, n_bits=8 * n_bytes).reshape(n_queries, n_bytes, 1, 8)
-    byte_bits = unpack(np.arange(256, dtype=np.uint8)[:, None], n_bits=8)
-    tables = ((byte_bits != query_bits) * whole.reshape(n_queries, n_bytes, 1, 8)).sum(axis=3)
-    return tables.reshape(n_queries, -1).astype(np.uint16), largest / N_UNITS * n_largest
+    n_planes = STEP * max(1, -(-int(whole.max(initial=0)).bit_length() // STEP))
+    digits = whole[:, None] >> np.arange(n_planes)[::-1, None] & 1
+    packed = pack(digits.reshape(-1, 8 * n_bytes).astype(np.bool_))
+    planes = as_words(packed).reshape(n_queries, n_planes, -1)
+    return np.concatenate([as_words(codes)[:, None], planes], axis=1), largest / N_UNITS * n_largest
 
 
 @kernel
-def weighted_distances(columns: Any, table: Any, start: int, stop: int, out: Any) -> None:
+def weighted_distances(columns: Any, planes: Any, start: int, stop: int, sums: Any, out: Any) -> None:
     """Write the distances from one query to the items from ``start`` to ``stop``, in units, into ``out``, uint16.
 
-    ``columns`` is uint64 (n_words, n), ``table`` is uint16 (256 n_bytes,). About 0.4 ns per byte of an item.
+    ``columns`` is uint64 (n_words, n), ``planes`` is one entry of those of `weight_planes`, and ``sums`` is uint64 with
+    room for as many items. An exclusive or, and an intersection and a count per plane, for each word of an item.
     """
-    n_bytes = np.uint64(len(table) // 256)
-    for i in range(np.uint64(stop - start)):
-        out[i] = 0
-    for b in range(n_bytes):
-        shift, first = (b % np.uint64(8)) * np.uint64(8), b * np.uint64(256)
-        column = columns[b // np.uint64(8), start:stop]
-        for i in range(np.uint64(stop - start)):
-            out[i] += table[first + ((column[i] >> shift) & np.uint64(255))]
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    n = np.uint64(stop - start)
+    for i in range(n):
+        sums[i] = 0
+    for p in range(1, planes.shape[0], STEP):
+        for w in range(columns.shape[0]):
+            query, column = planes[0, w], columns[w, start:stop]
+            a, b, c, d = planes[p, w], planes[p + 1, w], planes[p + 2, w], planes[p + 3, w]
+            shift = np.uint64(0 if w else STEP)
+            for i in range(n):
+                word = column[i] ^ query
+                high = (popcount(word & a) << three) + (popcount(word & b) << two)
+                sums[i] = (sums[i] << shift) + high + (popcount(word & c) << one) + popcount(word & d)
+    for i in range(n):
+        out[i] = sums[i]
 
 
 @kernel
-def all_weighted_distances(columns: Any, table: Any, out: Any) -> None:
+def all_weighted_distances(columns: Any, planes: Any, out: Any) -> None:
     """Write the distances from one query to all items, in units, into ``out``, uint16 (n,)."""
+    sums = np.empty(TILE, np.uint64)
     for start in range(0, len(out), TILE):
         stop = min(start + TILE, len(out))
-        weighted_distances(columns, table, start, stop, out[start:stop])
+        weighted_distances(columns, planes, start, stop, sums, out[start:stop])

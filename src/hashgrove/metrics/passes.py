@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.codes import as_words
-from hashgrove.index.weighted import byte_tables
+from hashgrove.index.weighted import weight_planes
 from hashgrove.metrics.expectation import expected_average_precision, expected_hits
 from hashgrove.metrics.protocols import Protocol
 from hashgrove.metrics.ranking import (
@@ -154,8 +154,8 @@ def _weighted_counter(
     """The same as `_counter`, for weighted distances."""
 
     def count(part: slice, totals: NDArray[np.int64], relevant: NDArray[np.int64]) -> None:
-        tables, _ = byte_tables(codes[part], weights[part])
+        planes, _ = weight_planes(codes[part], weights[part])
         marks = labels.columns, labels.queries[part], labels.min_shared
-        count_weighted(columns, tables, *marks, left_out[part], totals, relevant)
+        count_weighted(columns, planes, *marks, left_out[part], totals, relevant)
 
     return count

@@ -77,7 +77,7 @@ def count_relevant(
 @kernel
 def count_weighted(
     columns: Any,
-    tables: Any,
+    planes: Any,
     label_columns: Any,
     labels: Any,
     min_shared: int,
@@ -85,15 +85,15 @@ def count_weighted(
     totals: Any,
     relevant: Any,
 ) -> None:
-    """The same as `count_relevant`, for weighted distances; ``tables`` are those of `byte_tables`."""
+    """The same as `count_relevant`, for weighted distances; ``planes`` are those of `weight_planes`."""
     n = columns.shape[1]
-    tile, marks = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16)
+    tile, marks, sums = np.empty(TILE, np.uint16), np.empty(TILE, np.uint16), np.empty(TILE, np.uint64)
     totals[:] = 0
     relevant[:] = 0
-    for q in range(len(tables)):
+    for q in range(len(planes)):
         for start in range(0, n, TILE):
             stop = min(start + TILE, n)
-            weighted_distances(columns, tables[q], start, stop, tile)
+            weighted_distances(columns, planes[q], start, stop, sums, tile)
             mark(label_columns, labels[q], min_shared, start, stop, marks)
             for i in range(stop - start):
                 if start + i != left_out[q]:
