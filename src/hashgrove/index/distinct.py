@@ -13,7 +13,7 @@ from hashgrove.index.keys import read_only
 from hashgrove.runtime.compiling import kernel
 from hashgrove.runtime.simd import prefetch
 
-__all__ = ["group_equal", "number_equal", "order_by_number"]
+__all__ = ["group_equal", "n_different", "number_equal", "order_by_number"]
 
 
 def group_equal(codes: ArrayLike) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
@@ -37,6 +37,26 @@ def group_equal(codes: ArrayLike) -> tuple[NDArray[np.uint32], NDArray[np.uint32
     >>> order.tolist(), starts.tolist()
     ([0, 2, 1], [0, 2, 3])
     """
+    n_distinct, numbers, firsts = _numbered(codes)
+    n = len(numbers)
+    if n_distinct == n:
+        return np.arange(n, dtype=np.uint32), np.arange(n + 1, dtype=np.uint32)
+    starts, order = np.zeros(n_distinct + 1, np.uint32), firsts
+    order_by_number(numbers, starts, order)
+    return order, starts
+
+
+def n_different(codes: ArrayLike) -> int:
+    """Number of different codes.
+
+    >>> n_different(np.array([[7], [1], [7]], np.uint8))
+    2
+    """
+    return _numbered(codes)[0]
+
+
+def _numbered(codes: ArrayLike) -> tuple[int, NDArray[np.uint32], NDArray[np.uint32]]:
+    """The number of different codes, and the two arrays that `number_equal` writes."""
     words = read_only(as_words(codes))  # so that the kernel is compiled once
     n = len(words)
     if n > 2**32 - 2:
@@ -44,13 +64,7 @@ def group_equal(codes: ArrayLike) -> tuple[NDArray[np.uint32], NDArray[np.uint32
     numbers, firsts = np.empty(n, np.uint32), np.empty(n, np.uint32)
     slots = np.zeros(1 << (n + n // 4).bit_length(), np.uint64)
     # strangers do not know the seed, so they cannot make codes whose places collide; the numbers do not depend on it
-    n_distinct = number_equal(words, np.uint64(secrets.randbits(64)), slots, numbers, firsts)
-    del slots
-    if n_distinct == n:
-        return np.arange(n, dtype=np.uint32), np.arange(n + 1, dtype=np.uint32)
-    starts, order = np.zeros(n_distinct + 1, np.uint32), firsts
-    order_by_number(numbers, starts, order)
-    return order, starts
+    return number_equal(words, np.uint64(secrets.randbits(64)), slots, numbers, firsts), numbers, firsts
 
 
 @kernel

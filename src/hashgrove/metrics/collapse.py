@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hashgrove.codes import as_words, check_codes
-from hashgrove.index.distinct import group_equal
+from hashgrove.index.distinct import n_different
 
 __all__ = ["collapse_warning", "count_distinct", "describe_codes"]
 
@@ -37,7 +37,7 @@ def count_distinct(codes: ArrayLike) -> int:
     """
     array = check_codes(codes)
     if len(array) > FEW:
-        return len(group_equal(array)[1]) - 1
+        return n_different(array)
     if array.shape[1] <= 8:
         return len(np.unique(as_words(array)[:, 0]))
     rows = array.view(np.dtype((np.void, array.shape[1])))
