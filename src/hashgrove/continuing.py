@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder, Posterior, join
-from hashgrove.step_one import SampledStepOne, StepOne
+from hashgrove.step_one import AnyStepOne
 from hashgrove.storage.checkpoints import Checkpoint, Progress
 from hashgrove.two_step import BitRecord, NewBits
 
@@ -86,7 +86,7 @@ class LearnedBits:
         """One record per bit."""
         return [*self._history, *(record for new, _ in self._new for record in new.records)]
 
-    def replay(self, step_one: StepOne | SampledStepOne, *, stagewise: bool) -> list[NDArray[np.int8]]:
+    def replay(self, step_one: AnyStepOne, *, stagewise: bool) -> list[NDArray[np.int8]]:
         """Make the earlier bits known to step 1; returns their inferred values, or the outputs that stand in for them.
 
         Step 1 infers them again where later bits were fitted to inferred bits, and where it can.

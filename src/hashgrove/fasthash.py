@@ -41,9 +41,10 @@ from hashgrove.runtime.interrupts import interruptible
 from hashgrove.runtime.parameters import Constraint, Flag, Integer, Number, OneOf, ParameterError
 from hashgrove.runtime.progress import report_progress, show_step
 from hashgrove.runtime.rounding import training_marks
+from hashgrove.runtime.sharing import is_sharing, shared
 from hashgrove.runtime.streams import seed_of, substream
 from hashgrove.runtime.threads import beside, in_order
-from hashgrove.step_one import SampledStepOne, StepOne
+from hashgrove.step_one import AnyStepOne, InferredBits, ReadStepOne, SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.feature_store import FeatureStore
 from hashgrove.storage.models import plain, plain_as_before
@@ -493,10 +494,20 @@ class FastHash(SupervisedHasher):
             bits = encoder.merge(bits, unpack(spread.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
         return encoder, Codes(pack(bits), model=encoder.digest_or_none)
 
-    def _step_one(
-        self, supervision: Supervision, learner: HashFunction, n_bits: int, seed: int
+    def _step_one(self, supervision: Supervision, learner: HashFunction, n_bits: int, seed: int) -> AnyStepOne:
+        """Step 1 of all rows or, if there are many and they have classes, of a sample of them.
+
+        The hash functions that a trial compares have the same bits, as far as they do not depend on their outputs.
+        """
+        weighted = self._suited("weighted", learner)
+        is_independent = self.loss_length == "current" and not self._suited("stagewise", learner)
+        if is_sharing() and is_independent and len(supervision) <= STEP_ONE_ROWS:
+            return ReadStepOne(_inferred_bits(self, supervision, seed), n_bits=n_bits, weighted=weighted)
+        return self._new_step_one(supervision, n_bits, seed, weighted=weighted)
+
+    def _new_step_one(
+        self, supervision: Supervision, n_bits: int, seed: int, *, weighted: bool
     ) -> StepOne | SampledStepOne:
-        """Step 1 of all rows or, if there are many and they have classes, of a sample of them."""
         chosen = None
         if len(supervision) > STEP_ONE_ROWS and supervision.weights is None:
             chosen = supervision.sample_of_classes(STEP_ONE_ROWS, np.random.default_rng([seed, 8]))
@@ -508,7 +519,7 @@ class FastHash(SupervisedHasher):
             solver=as_solver(self.inference),
             n_bits=n_bits,
             loss_length=self.loss_length,
-            weighted=self._suited("weighted", learner),
+            weighted=weighted,
             importance=supervision.weights,
             seed=seed,
             n_jobs=self.n_jobs,
@@ -714,6 +725,14 @@ class FastHash(SupervisedHasher):
         notes |= {} if choice is None else {"choice": choice.to_dict()}
         notes |= {"trained_on": self._marks} if getattr(self, "_marks", None) else {}
         return notes | ({"validation": self.validation_.to_dict()} if hasattr(self, "validation_") else {})
+
+
+@shared
+def _inferred_bits(hasher: FastHash, supervision: Supervision, seed: int) -> InferredBits:
+    """The bits of step 1, whatever learns them and however many of them it learns."""
+    step_one = hasher._new_step_one(supervision, hasher.n_bits, seed, weighted=True)
+    assert isinstance(step_one, StepOne), "of all rows"
+    return InferredBits(step_one)
 
 
 def _prepare(X: Any, *, learner: HashFunction, seed: int, n_jobs: int | None, **more: Any) -> Any:

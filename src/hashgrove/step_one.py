@@ -1,10 +1,12 @@
 """Step 1 of Algorithm 1: infers the values of one bit after the other, given those of the bits before.
 
-Of all rows or, where there are many rows with class labels, of a sample of them.
+Of all rows or, where there are many rows with class labels, of a sample of them; once for all fits of a trial.
 """
 
 from __future__ import annotations
 
+import copy
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,7 +19,16 @@ from hashgrove.inference import BinaryQuadratic, PairDistances, Solver
 from hashgrove.runtime.streams import substream
 from hashgrove.supervision import Affinity
 
-__all__ = ["Objective", "PackedSigns", "SampledStepOne", "StepOne", "Target"]
+__all__ = [
+    "AnyStepOne",
+    "InferredBits",
+    "Objective",
+    "PackedSigns",
+    "ReadStepOne",
+    "SampledStepOne",
+    "StepOne",
+    "Target",
+]
 
 
 class Objective(NamedTuple):
@@ -133,6 +144,59 @@ class StepOne:
         return Objective(after=self._distances.mean(*tables), before=before)
 
 
+class InferredBits:
+    """The bits that step 1 infers, each after the inferred values of those before it, for several readers.
+
+    A bit is inferred once, by the reader that asks for it first.
+
+    Parameters
+    ----------
+    step_one : StepOne
+        With weights, for the readers that want them.
+    """
+
+    def __init__(self, step_one: StepOne) -> None:
+        self.step_one = step_one
+        self._bits: list[tuple[Target, Objective]] = []
+        self._lock = threading.Lock()
+
+    def bit(self, r: int) -> tuple[Target, Objective]:
+        """Bit r, and the objective with it."""
+        with self._lock:
+            while len(self._bits) <= r:
+                target = self.step_one.infer()
+                self._bits.append((target, self.step_one.add(target.z)))
+        return self._bits[r]
+
+
+class ReadStepOne:
+    """Step 1 of a fit that reads its bits from `InferredBits`, with the methods of `StepOne`.
+
+    Parameters
+    ----------
+    bits : InferredBits
+    n_bits : int
+        The final number of bits of this fit.
+    weighted : bool
+        As in `StepOne`.
+    """
+
+    def __init__(self, bits: InferredBits, *, n_bits: int, weighted: bool) -> None:
+        self._bits, self.n_bits, self._weighted, self.n_known = bits, n_bits, weighted, 0
+
+    def infer(self) -> Target:
+        """The next bit, with a random stream of its own."""
+        target, _ = self._bits.bit(self.n_known)
+        weights = target.weights if self._weighted else self._bits.step_one.importance
+        return replace(target, rng=copy.deepcopy(target.rng), weights=weights)
+
+    def add(self, bit: NDArray[np.int8]) -> Objective:
+        """Go on to the bit after it; ``bit`` has the inferred values."""
+        _, objective = self._bits.bit(self.n_known)
+        self.n_known += 1
+        return objective
+
+
 class SampledStepOne:
     """Step 1 on a sample of the rows, for class labels: other rows get the values of most sampled rows of their class.
 
@@ -179,3 +243,6 @@ class SampledStepOne:
     def _means(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """The mean of the values of the sampled rows of each class."""
         return np.bincount(self._sampled, weights=values, minlength=len(self._sizes)) / self._sizes
+
+
+AnyStepOne = StepOne | SampledStepOne | ReadStepOne

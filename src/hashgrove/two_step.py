@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hashgrove.encoders import Encoder
 from hashgrove.functions import BatchLearner, HashFunction, JointLearner, Learner, StartingLearner
-from hashgrove.step_one import Objective, PackedSigns, SampledStepOne, StepOne, Target
+from hashgrove.step_one import AnyStepOne, Objective, PackedSigns, Target
 
 __all__ = ["BitRecord", "NewBits", "local_calls", "two_step"]
 
@@ -87,7 +87,7 @@ class NewBits(NamedTuple):
 
 
 def two_step(
-    step_one: StepOne | SampledStepOne,
+    step_one: AnyStepOne,
     learner: HashFunction,
     prepared: Callable[[], Any],
     *,
@@ -145,7 +145,7 @@ def _in_batch(learner: BatchLearner, data: Any, batch: Sequence[tuple[Target, Ob
 
 
 def _all_at_once(
-    step_one: StepOne | SampledStepOne, learner: JointLearner, prepared: Callable[[], Any], *, stagewise: bool
+    step_one: AnyStepOne, learner: JointLearner, prepared: Callable[[], Any], *, stagewise: bool
 ) -> Iterator[NewBits]:
     """All bits, learned together after the last one was inferred."""
     name = type(learner).__name__
@@ -168,7 +168,7 @@ def _all_at_once(
         yield NewBits(encoder, [target.z for target, _ in pieces], list(outputs), records)
 
 
-def _inferred_bits(step_one: StepOne | SampledStepOne) -> Iterator[tuple[Target, Objective]]:
+def _inferred_bits(step_one: AnyStepOne) -> Iterator[tuple[Target, Objective]]:
     """The remaining bits, each inferred after the inferred values of those before it."""
     while step_one.n_known < step_one.n_bits:
         target = step_one.infer()

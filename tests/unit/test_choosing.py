@@ -18,6 +18,7 @@ from hashgrove.functions import DecodableBits, posterior
 from hashgrove.metrics import evaluate_vectors
 from hashgrove.numerics.leave_one_out import LeaveOneOutRidge
 from hashgrove.runtime.estimators import describe
+from hashgrove.step_one import StepOne
 from hashgrove.storage.modelfile import read_header
 from hashgrove.storage.models import plain
 from hashgrove.supervision import ClassLabels, Tags
@@ -353,6 +354,24 @@ def test_a_hash_function_that_is_too_slow_for_so_many_rows_is_not_tried(monkeypa
     tried = Candidate(PosteriorBits()), Candidate(BoostedTrees(**SMALL), max_rows=max_rows)
     monkeypatch.setattr(choosing, "candidates", lambda: tried)
     assert len(auto().fit(X, Y).choice_.trials) == n_trials
+
+
+@pytest.mark.usefixtures("no_trial_in_full")
+def test_step_one_infers_each_bit_once_for_all_trials_and_each_has_its_own_results(monkeypatch):
+    tried = few()
+    monkeypatch.setattr(choosing, "candidates", lambda: tried)
+    inferred = []
+    infer = StepOne.infer
+    monkeypatch.setattr(StepOne, "infer", lambda self: inferred.append(self.n_known) or infer(self))
+    values = []
+    for is_shared in (True, False):
+        inferred.clear()
+        monkeypatch.setattr("hashgrove.fasthash.is_sharing", lambda is_shared=is_shared: is_shared)
+        choice = auto(16, n_jobs=2).fit(X, Y, sample_weight=1 + Y % 3).choice_
+        values.append([trial.value for trial in choice.trials])
+        n_fits = 2 if is_shared else 1 + len(choice.trials)  # the fit, and the trials together or each by itself
+        assert inferred.count(0) == n_fits
+    assert values[0] == values[1]
 
 
 def test_sign_leaves_are_tried_for_tags_only():

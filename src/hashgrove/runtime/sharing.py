@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-__all__ = ["shared", "sharing"]
+__all__ = ["is_sharing", "shared", "sharing"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,6 +55,15 @@ def sharing() -> Iterator[None]:
         yield
     finally:
         _calls.reset(token)
+
+
+def is_sharing() -> bool:
+    """Whether this is inside a block of `sharing`.
+
+    >>> is_sharing()
+    False
+    """
+    return _calls.get() is not None
 
 
 def shared(function: Callable[P, R]) -> Callable[P, R]:
