@@ -12,13 +12,14 @@ import click
 
 from hashgrove.cli import options
 from hashgrove.cli.signature import Settings, SignatureCommand, SignatureOption, signature_options
+from hashgrove.cli.unsupervised import METHODS, train_without_labels
 
 if TYPE_CHECKING:
     from hashgrove.fasthash import FastHash
 
 __all__ = ["train"]
 
-AUTO = "auto"
+AUTO, FASTHASH = "auto", "fasthash"
 SUPERVISION = ("labels", "label_column", "pairs", "triplets")  # of these the caller gives exactly one
 
 GROUPS = {
@@ -36,7 +37,16 @@ GROUPS = {
         *("--id-column", "--feature-columns", "--cache"),
     ),
     "Codes": (
-        *("--bits", "--hash-function", "--metric", "--ranking", "--generic-bits", "--new-classes", "--min-shared"),
+        *(
+            "--bits",
+            "--hash-function",
+            "--method",
+            "--metric",
+            "--ranking",
+            "--generic-bits",
+            "--new-classes",
+            "--min-shared",
+        ),
         "--validate",
     ),
     "Running": ("--seed", "--checkpoint", "--scheduler", "--n-jobs", "--quiet", "--help"),
@@ -80,6 +90,13 @@ def _derive() -> list[SignatureOption]:
     help="Read FEATURES only as needed, and keep bins of trees in this folder, if there are more rows than memory.",
 )
 @click.option(
+    "--method",
+    type=click.Choice((FASTHASH, *METHODS)),
+    default=FASTHASH,
+    show_default=True,
+    help="Method; all but fasthash learn without labels, from FEATURES alone.",
+)
+@click.option(
     "--validate",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
@@ -97,6 +114,7 @@ def train(
     output: str,
     extractor: str | None,
     groups: str | None,
+    method: str,
     validate: float | None,
     checkpoint: str | None,
     scheduler: str | None,
@@ -109,14 +127,19 @@ def train(
 
     FEATURES is a matrix with one row per item, or a folder of .npy shards. LABELS has one class per row, or is a tag
     matrix whose entries are not zero where the row has the tag. Instead of LABELS you may give --label-column, --pairs
-    or --triplets. Options of one hash function, such as --depth, choose it; without them several are tried on a sample,
-    and the best one is used.
+    or --triplets, or none of them with a --method that learns without labels. Options of one hash function, such as
+    --depth, choose it; without them several are tried on a sample, and the best one is used.
 
     \b
     Example:
       hashgrove train X.npy y.npy -o model.hashgrove --bits 64 --validate 0.2 --seed 0
     """
     files["labels"] = labels
+    if method != FASTHASH:
+        given = {**files, "extractor": extractor, "groups": groups, "validate": validate}
+        given |= {"checkpoint": checkpoint, "scheduler": scheduler}
+        train_without_labels(method, features, output, given, settings, quiet=quiet)
+        return
     _check_call(files, validate)
     verbose = 0 if quiet else 1
     hasher = _hasher(settings, n_jobs=n_jobs, verbose=verbose)
@@ -177,7 +200,10 @@ def _say_how_to_go_on(hasher: FastHash, checkpoint: str | None) -> None:
 
 def _check_call(files: dict[str, str | None], validate: float | None) -> None:
     n_given = sum(files[name] is not None for name in SUPERVISION)
-    options.refuse(n_given != 1, "Give one of LABELS, --label-column, --pairs and --triplets.")
+    options.refuse(
+        n_given != 1,
+        "Give one of LABELS, --label-column, --pairs and --triplets, or --method itq, which learns without labels.",
+    )
     labelled = files["labels"] is not None or files["label_column"] is not None
     options.refuse(
         files["unlabelled"] is not None and not labelled, "--unlabelled is for LABELS and --label-column only."
