@@ -2,7 +2,7 @@
 
     python ../shared/data/get_cifar10.py cifar10.npz
     python benchmarks/duplicates.py cifar10.npz                                  # 1,000 photographs, 240 altered copies
-    python benchmarks/duplicates.py cifar10.npz --network net.onnx --preprocess symmetric
+    python benchmarks/duplicates.py cifar10.npz --network net.onnx --output-name feat --size 128 --preprocess symmetric
 
 PHash is made as imagededup makes it: the picture as 32 x 32 grey values, the 8 x 8 lowest frequencies of its cosine
 transform, a bit for each that is not below their median; pictures are duplicates within 10 of 64 bits. The same by the
@@ -138,6 +138,8 @@ def main():
     parser.add_argument("--copies", type=int, default=240)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--network")
+    parser.add_argument("--output-name", help="output of the network with the features")
+    parser.add_argument("--size", type=int, help="side of its input")
     parser.add_argument("--preprocess", default="auto")
     given = parser.parse_args()
     rng = np.random.default_rng(given.seed)
@@ -153,7 +155,8 @@ def main():
         show("hashgrove", pairs_of_groups(found), copies)
         print(found.explain())
         if given.network:
-            found = find_duplicates(paths, network=OnnxFeatures(given.network, preprocess=given.preprocess))
+            how = {"output": given.output_name, "image_size": given.size, "preprocess": given.preprocess}
+            found = find_duplicates(paths, network=OnnxFeatures(given.network, **how))
             show("hashgrove with a network", pairs_of_groups(found), copies)
             print(found.explain())
         show("PHash of imagededup", pairs_of_hashes(paths, phash), copies)

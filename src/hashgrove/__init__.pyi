@@ -44,6 +44,7 @@ from hashgrove.reencoding import reencode as reencode
 from hashgrove.resume import load_hasher as load_hasher
 from hashgrove.runtime.parameters import ParameterError as ParameterError
 from hashgrove.storage.columns import from_table as from_table
+from hashgrove.storage.columns import to_table as to_table
 from hashgrove.storage.feature_store import FeatureStore as FeatureStore
 from hashgrove.storage.modelfile import ModelFileError as ModelFileError
 from hashgrove.storage.models import load as load

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from command import call, fails
-from hashgrove import FastHash, connect, from_table, load, load_index
+from hashgrove import ITQ, FastHash, connect, from_table, load, load_index, to_table
 from hashgrove.storage.columns import Columns, read_rows
 from hashgrove.storage.formats import FileError
 
@@ -176,3 +176,22 @@ def test_data_frames(shape):
         assert rows.ids.tolist() == IDS
     with pytest.raises(TypeError, match="'table' parameter must be a DataFrame or an Arrow table"):
         from_table({"a": [1]})
+
+
+def test_codes_as_a_table(tmp_path):
+    hasher = ITQ(16, random_state=0).fit(X)
+    codes = hasher.transform(X)
+    table = to_table(codes, ids=IDS)
+    assert table.schema.metadata == {b"hashgrove.model": hasher.digest.encode()}
+    assert table["id"].to_pylist() == IDS
+    assert table["code"].to_pylist() == [code.tobytes() for code in codes]
+    assert to_table(np.asarray(codes)).schema.metadata is None
+    frame = pytest.importorskip("polars").from_arrow(table)
+    assert frame["code"].to_list() == [code.tobytes() for code in codes]
+    for wrong, match in (
+        ({"codes": X}, "'codes' parameter must be packed codes, uint8"),
+        ({"codes": codes, "ids": IDS[:3]}, "'ids' parameter must be 200 integers or texts"),
+        ({"codes": codes, "ids": DAYS}, "'ids' parameter must be 200 integers or texts"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            to_table(**wrong)

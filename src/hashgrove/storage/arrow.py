@@ -23,6 +23,7 @@ __all__ = [
     "parquet_matrix",
     "read_arrow",
     "read_parquet",
+    "without_views",
 ]
 
 ROWS_PER_BATCH = 2**16  # rows of a .parquet file that are decoded at a time
@@ -116,6 +117,16 @@ def import_pyarrow(name: str) -> Any:
     except ImportError as error:
         raise FileError(f"{name}: .parquet files and tables need pyarrow: pip install 'hashgrove[parquet]'") from error
     return pa
+
+
+def without_views(table: Any) -> Any:
+    """A table whose texts are not views, which polars gives, and which few functions of Arrow take."""
+    import pyarrow as pa
+
+    fields = [
+        field.with_type(pa.large_string()) if str(field.type) == "string_view" else field for field in table.schema
+    ]
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
 
 
 def matrix_of(name: str, table: Any) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """Tables whose columns have names: features in one list column or in many columns, beside labels and ids.
 
 `read_rows` reads them from .csv and .parquet files, and `from_table` takes them from a DataFrame or an Arrow table.
+`to_table` makes an Arrow table of codes.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from hashgrove.runtime.parameters import ParameterError
 from hashgrove.storage import arrow, tables
 from hashgrove.storage.formats import FileError, PathLike, listed
 from hashgrove.storage.matrices import file_errors, read_matrix
 
-__all__ = ["Columns", "TableRows", "from_table", "read_rows"]
+__all__ = ["Columns", "TableRows", "from_table", "read_rows", "to_table"]
 
 Places = tuple[list[int], int | None, int | None]  # of the features, of the label and of the id
 
@@ -131,7 +134,8 @@ def from_table(
     Parameters
     ----------
     table : DataFrame or Table
-        Anything that has the Arrow interface (``__arrow_c_stream__``). Needs pyarrow.
+        Anything that has the Arrow interface (``__arrow_c_stream__``): DataFrames of pandas 2.2, polars 1.3 or later,
+        and others. Needs pyarrow.
     features : str or sequence of str, optional
         Columns of the features: numbers, or lists of numbers of equal length. ``*`` stands for any characters, and all
         other columns are ignored. Without it, they are all columns but label and id, which must hold numbers.
@@ -154,11 +158,54 @@ def from_table(
     pa = arrow.import_pyarrow("table")
     if not hasattr(table, "__arrow_c_stream__"):
         raise TypeError(
-            f"The 'table' parameter must be a DataFrame or an Arrow table. Got {type(table).__name__} instead."
+            "The 'table' parameter must be a DataFrame or an Arrow table (pandas 2.2, polars 1.3 or later). "
+            f"Got {type(table).__module__}.{type(table).__name__} instead."
         )
     names = (features,) if isinstance(features, str) else None if features is None else tuple(features)
-    given = pa.table(table)
+    given = arrow.without_views(pa.table(table))
     return _of_arrow("table", given, Columns(label, id, names).places("table", given.column_names))
+
+
+def to_table(codes: ArrayLike, *, ids: ArrayLike | None = None) -> Any:
+    """Codes as an Arrow table, which pandas, polars and others take (``polars.from_arrow``, ``table.to_pandas()``).
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, n_bytes)
+        As `FastHash.transform` and `Encoder.encode` return them.
+    ids : array-like of int or str, shape (n,), optional
+
+    Returns
+    -------
+    table : pyarrow.Table
+        A column ``id``, if there are ids, and a column ``code`` of fixed-size binary, as in the files of
+        ``hashgrove encode``. The metadata of the schema has the digest of the model that made the codes, if they
+        know it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = to_table(np.array([[1, 2], [3, 4]], np.uint8), ids=["a", "b"])
+    >>> table.column_names, table["code"].to_pylist()
+    (['id', 'code'], [b'\\x01\\x02', b'\\x03\\x04'])
+    """
+    pa = arrow.import_pyarrow("codes")
+    packed = np.asarray(codes)
+    if packed.dtype != np.uint8 or packed.ndim != 2 or not packed.shape[1]:
+        raise ParameterError(
+            "codes",
+            f"must be packed codes, uint8 of shape (n, n_bytes). Got {packed.dtype} of shape {packed.shape} instead.",
+        )
+    _, table = arrow.arrow_codes(packed.shape[1], getattr(codes, "model", None))
+    found = table(packed)
+    if ids is None:
+        return found
+    names = np.asarray(ids)
+    if names.shape != (len(packed),) or names.dtype.kind not in "iuU":
+        raise ParameterError(
+            "ids", f"must be {len(packed)} integers or texts. Got {names.dtype} of shape {names.shape} instead."
+        )
+    return found.add_column(0, "id", pa.array(names))
 
 
 def _used(features: list[int], label: int | None, id_: int | None) -> tuple[list[int], Places]:
