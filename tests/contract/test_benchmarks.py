@@ -164,3 +164,17 @@ def test_verdicts(target, met, verdict):
 @pytest.mark.parametrize(("seconds", "text"), [(12.34, "12.3 s"), (0.00123, "1.23 ms"), (2e-9, "0.002 us")])
 def test_durations(seconds, text):
     assert speed_tables.duration(seconds) == text
+
+
+def test_rows_larger_than_memory_in_small(tmp_path, monkeypatch, capsys):
+    bench = import_module("larger_than_memory")
+    sizes = {"rows": 2000, "features": 16, "classes": 5, "bits": 4, "trees": 2, "folder": tmp_path}
+    given = [f"--{name}={value}" for name, value in sizes.items()]
+    for job in ("posterior", "memory", "warm"):
+        bench.main([*given, "--run", job])
+        found = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert found["n_learned"] == (3 if job == "posterior" else 4)
+        assert 0 < found["private_before"] <= found["private"]
+    monkeypatch.setattr(bench, "measure", lambda name, options, limit: {"seconds": 1.0, "limit": limit})
+    assert bench.main([*given, "--jobs", "memory", "larger", "--remove"])["larger"]["limit"] > 0
+    assert not list(tmp_path.iterdir())
