@@ -43,7 +43,7 @@ from hashgrove.runtime.progress import report_progress, show_step
 from hashgrove.runtime.rounding import training_marks
 from hashgrove.runtime.sharing import is_sharing, shared
 from hashgrove.runtime.streams import seed_of, substream
-from hashgrove.runtime.threads import beside, in_order
+from hashgrove.runtime.threads import beside, chunks, in_order
 from hashgrove.step_one import AnyStepOne, InferredBits, ReadStepOne, SampledStepOne, StepOne
 from hashgrove.storage.checkpoints import Checkpoint, fingerprint
 from hashgrove.storage.feature_store import FeatureStore
@@ -63,6 +63,7 @@ AUTO = "auto"
 STEP_ONE_ROWS = 100_000  # that step 1 runs on if all rows have a class; more follow their classes
 MAX_OTHERS = 20_000  # rows without a label that are used
 TRIAL_OTHERS = 4000  # of them in a trial
+ROWS_PER_PIECE = 2**16  # whose inferred bits are packed together
 BYTES_AHEAD = 2**28  # of bits that are inferred before the hash functions of the ones before them are learned
 METRICS = ("map", "precision@10")  # of the trial
 RANKINGS = ("hamming", "decoded")
@@ -487,12 +488,13 @@ class FastHash(SupervisedHasher):
                     if after_each is not None:
                         for record in new.records:
                             after_each(record)
-        encoder, bits = learned.join(), np.stack(inferred, axis=1)[: X.shape[0]] > 0
-        if generic is not None:
-            spread = generic()
-            encoder = Spread(learned=encoder, generic=spread)
-            bits = encoder.merge(bits, unpack(spread.encode(X, n_jobs=self.n_jobs), n_bits=n_generic))
-        return encoder, Codes(pack(bits), model=encoder.digest_or_none)
+        encoder = learned.join()
+        if generic is None:
+            codes = _packed(inferred, X.shape[0])
+        else:
+            encoder = Spread(learned=encoder, generic=generic())
+            codes = _packed(inferred, X.shape[0], encoder, encoder.generic.encode(X, n_jobs=self.n_jobs))
+        return encoder, Codes(codes, model=encoder.digest_or_none)
 
     def _step_one(self, supervision: Supervision, learner: HashFunction, n_bits: int, seed: int) -> AnyStepOne:
         """Step 1 of all rows or, if there are many and they have classes, of a sample of them.
@@ -578,7 +580,7 @@ class FastHash(SupervisedHasher):
                 f"Got {self.new_classes} instead; leave one of the two out.",
             )
         rng = np.random.default_rng(learned.seed)
-        may_join = self.new_classes != 0 and isinstance(X, np.ndarray)  # no row joins rows in files
+        may_join = self.new_classes != 0 and isinstance(X, np.ndarray | StoredRows)
         self._has_new = may_join and has_new_classes(X, supervision, others, substream(rng, 6))
         if len(learned):
             return
@@ -609,7 +611,7 @@ class FastHash(SupervisedHasher):
         learner: HashFunction,
         others: NDArray[Any] | None,
         seed: int,
-    ) -> tuple[NDArray[Any], Supervision]:
+    ) -> tuple[Any, Supervision]:
         """What learned bits learn from: the rows with a label and, behind them, clusters of rows of new classes."""
         if others is None or not isinstance(supervision, ClassLabels) or not self._learns_clusters(learner):
             return X, supervision
@@ -756,6 +758,19 @@ def _without_unknown(
 def _fewer(others: NDArray[Any] | None) -> NDArray[Any] | None:
     """The rows without a label that take part in a trial."""
     return None if others is None else others[:: -(-len(others) // TRIAL_OTHERS)]
+
+
+def _packed(
+    learned: Sequence[NDArray[np.int8]], n_rows: int, spread: Spread | None = None, generic: NDArray[Any] | None = None
+) -> NDArray[np.uint8]:
+    """Codes of the values of learned bits, one array per bit, and of the ``generic`` bits of a `Spread`, in code."""
+    parts = []
+    for start, stop in chunks(n_rows, ROWS_PER_PIECE):
+        bits = np.stack([z[start:stop] for z in learned], axis=1) > 0
+        if spread is not None and generic is not None:
+            bits = spread.merge(bits, unpack(generic[start:stop], n_bits=spread.generic.n_bits))
+        parts.append(pack(bits))
+    return np.concatenate(parts)
 
 
 def _bits_ahead(n_rows: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from sklearn.base import clone
 
 from hashgrove import (
     ITQ,
@@ -88,6 +89,33 @@ def test_what_is_read_is_what_is_in_memory(data, tmp_path, dtype, kind):
     left = known[100:1300:3][np.arange(400) % 5 > 0]
     np.testing.assert_array_equal(part[:], left)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(part))[10:20], left[10:20])
+
+
+def test_rows_in_memory_may_follow(data, tmp_path):
+    X, more = data[0], np.ones((7, 12), np.float32)
+    rows = StoredRows(tmp_path / "X.npy")
+    together = np.concatenate([X, more])
+    for found, expected in (
+        (rows.joined(more), together),
+        (rows.subset(np.arange(0, 1500, 2)).joined(more), np.concatenate([X[::2], more])),
+        (rows.joined(more).subset(np.arange(1507) % 3 == 0), together[::3]),
+    ):
+        np.testing.assert_array_equal(found[:], expected)
+        np.testing.assert_array_equal(found[np.array([len(expected) - 1, 3])], expected[[-1, 3]])
+    assert len({rows.key, rows.joined(more).key, rows.joined(2 * more).key}) == 3
+
+
+@pytest.mark.parametrize("name", ["posterior", "trees"])
+def test_classes_without_a_label_become_clusters(data, tmp_path, name):
+    X, y = data
+    y = np.where(y < 5, -1, y)
+    hasher = clone(HASHERS[name]).set_params(new_classes=0.5)
+    X = X + 20 * np.eye(12, dtype=np.float32)[data[1]]
+    np.save(tmp_path / "X.npy", X)
+    expected = model(hasher, X, y, tmp_path / "memory", unlabelled=-1)
+    assert hasher.n_clusters_ > 0
+    rows = StoredRows(tmp_path / "X.npy", cache=tmp_path / "cache")
+    assert model(hasher, rows, y, tmp_path / "files", unlabelled=-1) == expected
 
 
 HASHERS = {

@@ -19,6 +19,7 @@ from hashgrove.numerics.sampling import sample_rows
 from hashgrove.numerics.unit_rows import unit_rows
 from hashgrove.runtime.blas import single_threaded_blas
 from hashgrove.runtime.sharing import shared
+from hashgrove.storage.stored_rows import StoredRows, joined
 from hashgrove.supervision import ClassLabels, Supervision
 
 __all__ = ["are_familiar", "has_new_classes", "with_clusters"]
@@ -80,8 +81,8 @@ def has_new_classes(
 
 @shared
 def with_clusters(
-    X: NDArray[Any], supervision: ClassLabels, others: NDArray[Any], *, rng: np.random.Generator
-) -> tuple[NDArray[Any], ClassLabels]:
+    X: NDArray[Any] | StoredRows, supervision: ClassLabels, others: NDArray[Any], *, rng: np.random.Generator
+) -> tuple[Any, ClassLabels]:
     """The rows with a label, then those of ``others`` that are unlike all classes; each of their clusters is a class.
 
     At most 10,000 other rows are looked at. There is a cluster for 25 of their unfamiliar rows, but no more than 150.
@@ -108,5 +109,5 @@ def with_clusters(
             return X, supervision
         Z = unit_rows(found.rows[len(chosen) :][unfamiliar] @ found.directions.T)
         clusters = spherical_clusters(Z, n_clusters, rng)
-    together = np.concatenate([X, others[unfamiliar].astype(X.dtype, copy=False)])
+    together = joined(X, others[unfamiliar])
     return together, supervision.joined_by(clusters, weight=min(1.0, SHARE * len(X) / len(unfamiliar)))

@@ -18,7 +18,7 @@ from hashgrove.storage.formats import FileError, PathLike
 from hashgrove.storage.matrices import FEATURE_DTYPES, check_finite
 from hashgrove.storage.streams import NpyRows, identity, list_shards, open_rows
 
-__all__ = ["Chunks", "StoredRows", "matrices_of", "rows_of"]
+__all__ = ["Chunks", "StoredRows", "joined", "matrices_of", "rows_of"]
 
 PIECE_BYTES = 2**26  # of rows that are read, or made, at a time
 GAP_BYTES = 2**16  # between two rows that are read together, with what lies between them
@@ -68,7 +68,7 @@ class StoredRows:
                 os.makedirs(self.cache, exist_ok=True)
             except OSError as error:
                 raise FileError(f"{self.cache}: cannot be made: {error.strerror}") from error
-        self._files = _by_rows(source, self.cache)
+        self._files: list[NpyRows | _MoreRows] = [*_by_rows(source, self.cache)]
         name = self._files[0].name if callable(source) else os.fspath(source)
         widths = sorted({file.n_features for file in self._files})
         if len(widths) > 1:
@@ -109,6 +109,18 @@ class StoredRows:
         part._numbers, part.shape = chosen, (len(chosen), self.shape[1])
         return part
 
+    def joined(self, more: NDArray[Any]) -> Self:
+        """These rows, followed by some that are in memory."""
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
+        n_stored = int(self._starts[-1])
+        part._files = [*self._files, _MoreRows(more)]
+        part._starts = np.append(self._starts, n_stored + len(more))
+        part.shape = len(self) + len(more), self.shape[1]
+        if self._numbers is not None:
+            part._numbers = np.append(self._numbers, n_stored + np.arange(len(more)))
+        return part
+
     def pieces(self) -> list[slice]:
         """All rows, as slices of about 64 MB, which can be read one after the other or by several threads."""
         size = max(PIECE_BYTES // (self.shape[1] * self.dtype.itemsize), 1)
@@ -117,7 +129,7 @@ class StoredRows:
     @property
     def key(self) -> str:
         """What tells these rows from others: a digest of the names, sizes and times of change of the files."""
-        digest = hashlib.sha256(json.dumps([identity(file.name) for file in self._files]).encode())
+        digest = hashlib.sha256(json.dumps([file.identity for file in self._files]).encode())
         if self._numbers is not None:
             digest.update(np.ascontiguousarray(self._numbers, "<i8").data)
         return digest.hexdigest()
@@ -151,6 +163,34 @@ class StoredRows:
                 first = int(numbers[places[0]])
                 out[places] = self._read(first, int(numbers[places[-1]]) + 1)[numbers[places] - first]
         return out
+
+
+class _MoreRows:
+    """Rows in memory in the place of a file."""
+
+    name = "rows in memory"
+
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._rows, self.dtype, (self.n_rows, self.n_features) = rows, rows.dtype, rows.shape
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows from ``start`` to ``stop``."""
+        return self._rows[start:stop]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells these rows from others."""
+        return {"sha256": hashlib.sha256(np.ascontiguousarray(self._rows).data).hexdigest()}
+
+
+def joined(X: Any, more: NDArray[Any]) -> Any:
+    """The rows of ``X``, in memory or `StoredRows`, followed by more rows of the same type.
+
+    >>> joined(np.zeros((1, 2)), np.ones((1, 2), np.float32)).tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
+    """
+    more = more.astype(X.dtype, copy=False)
+    return X.joined(more) if isinstance(X, StoredRows) else np.concatenate([X, more])
 
 
 def rows_of(X: Any, numbers: NDArray[Any]) -> Any:

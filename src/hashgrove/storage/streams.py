@@ -83,12 +83,14 @@ class NpyRows(RowSource):
     n_features : int
     dtype : dtype
         As in the file.
+    identity : dict
+        What `identity` gave when it was opened; if it gives something else later, `read` refuses.
     is_by_rows : bool
         Whether the values of a row are side by side; otherwise reading some rows may read all of the file.
     """
 
     def __init__(self, path: str) -> None:
-        self._identity = identity(path)
+        self.identity = identity(path)
         array = read_npy(path)  # checks the header against the size
         _check_matrix(path, array)
         self.name, (self.n_rows, self.n_features), self.dtype = path, array.shape, array.dtype
@@ -105,7 +107,7 @@ class NpyRows(RowSource):
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """The rows from ``start`` to ``stop``; may be called by several threads."""
-        if identity(self.name) != self._identity:
+        if identity(self.name) != self.identity:
             raise FileError(f"{self.name}: has been changed while it was read")
         if not self.is_by_rows:  # mapped for this piece only
             return np.array(read_npy(self.name)[start:stop], order="C")
