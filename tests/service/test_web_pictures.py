@@ -34,6 +34,15 @@ def folder(built, tmp_path):
     return tmp_path / "digits"
 
 
+@pytest.fixture(scope="module")
+def unchanged(built, tmp_path_factory):
+    """A service whose index no test changes, and its folder."""
+    folder = tmp_path_factory.mktemp("unchanged") / "digits"
+    shutil.copytree(built, folder)
+    with served(open_digits(folder)) as client:
+        yield client, folder
+
+
 def picture(shade=0, form="PNG", side=SIDE):
     pixels = np.full((side, side), 255, np.uint8)
     pixels[4:12, 8 + shade : 20 + shade] = 20
@@ -125,12 +134,12 @@ def test_a_picture_takes_the_place_of_another_only_if_that_is_said(folder):
         (picture(), {"unknown": "1"}, 422, "unknown"),
     ],
 )
-def test_hostile_pictures_change_nothing(folder, content, fields, status, field):
-    with served(open_digits(folder)) as client:
-        error = error_of(post(client, content, **fields), status)
-        assert error["field"].startswith(field)
-        assert client.get("/health").json()["items"] == 120
-        assert not (folder / "digits.hgi" / PICTURES).exists() or kept(folder) == []
+def test_hostile_pictures_change_nothing(unchanged, content, fields, status, field):
+    client, folder = unchanged
+    error = error_of(post(client, content, **fields), status)
+    assert error["field"].startswith(field)
+    assert client.get("/health").json()["items"] == 120
+    assert not (folder / "digits.hgi" / PICTURES).exists() or kept(folder) == []
 
 
 def test_names_of_files_never_are_paths(folder):
