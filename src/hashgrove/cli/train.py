@@ -126,9 +126,10 @@ def train(
     """Learn a model from FEATURES and LABELS.
 
     FEATURES is a matrix with one row per item, or a folder of .npy shards. LABELS has one class per row, or is a tag
-    matrix whose entries are not zero where the row has the tag. You may give --label-column, --pairs or --triplets
-    instead of LABELS; a --method such as itq needs none of them. Options of one hash function, such as --depth, choose
-    it; without them several are tried on a sample, and the best one is used.
+    matrix whose entries are not zero where the row has the tag.
+
+    Instead of LABELS, give --label-column, --pairs or --triplets. A --method such as itq needs no labels. Options of
+    one hash function, such as --depth, choose it; without them several are tried on a sample, and the best one is used.
 
     \b
     Example:
