@@ -31,7 +31,7 @@ def _network_options() -> list[SignatureOption]:
 
 @click.command(cls=SignatureCommand, derive=_network_options)
 @click.argument("images")
-@click.option("--network", metavar="FILE", help="ONNX network: compare its features instead of low frequencies.")
+@click.option("--network", metavar="FILE", help="ONNX network, best one for copies: compare its features instead.")
 @click.option(
     "--radius", type=click.IntRange(min=0), help="Largest distance of duplicates, in bits. [default: measured]"
 )

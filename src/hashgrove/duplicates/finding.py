@@ -124,8 +124,8 @@ def find_duplicates(
     images : sequence of paths
         As `hashgrove.features.images.list_images` finds them.
     network : OnnxFeatures, optional
-        Compare features of a network instead, which are the same for stronger alterations, and near for pictures of the
-        same thing.
+        Compare features of a network instead. Features for classification are near for pictures of the same thing, and
+        find fewer copies than low frequencies; those of a network that was trained to find copies may find more.
     radius : int, optional
         The largest distance of duplicates, in bits. By default it is measured: half-way from the distance that altered
         copies of some pictures have to the one that pictures have that are no copies.
