@@ -24,6 +24,7 @@ from distributed import Client, LocalCluster
 from hashgrove import BoostedTrees, FastHash, build_store
 from hashgrove.distributed import fit, fitting
 from hashgrove.distributed.executor import DaskExecutor
+from hashgrove.runtime.threads import as_piece
 
 CHUNK = 2**14
 
@@ -99,6 +100,13 @@ def main() -> None:
         first = min(seconds[arguments.workers[0]])
         for count, times in seconds.items():
             print(f"{count} workers  {min(times):7.2f} s  {first / min(times):5.2f}x")
+        learner = BoostedTrees(n_trees=arguments.trees, subset="tree")
+        rng, z = np.random.default_rng(0), np.where(y % 2, 1, -1).astype(np.int8)
+        data = learner.prepare(store, rng, n_jobs=1)
+        with as_piece():
+            started = time.process_time()
+            learner.learn(data, z, None, rng)
+        print(f"one bit in this process: {time.process_time() - started:.1f} s of processor time")
         for what, sizes in (("out", CountingExecutor.out), ("back", CountingExecutor.back)):
             print(f"{what:4} {np.mean(sizes):,.0f} bytes per bit, {np.mean(sizes) / n:.3f} per row")
 

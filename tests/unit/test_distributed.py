@@ -38,17 +38,14 @@ def hasher(function=TREES, **changes):
     return FastHash(BITS, hash_function=function, random_state=0, **changes)
 
 
-def started(n_workers):
-    return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
-
-
 def kill_one(client):
     os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
 def client():
-    with started(2) as both, Client(both, set_as_default=False) as client:
+    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with LocalCluster(**workers) as cluster, Client(cluster, set_as_default=False) as client:
         yield client
 
 
@@ -119,13 +116,6 @@ class TestFit:
         one = FastHash(24, hash_function=TREES, random_state=0)
         one.callbacks = [lambda record: kill_one(client) if record.bit == 3 else None]
         assert fit(one, X, Y, client=client).digest == expected
-
-    def test_four_workers(self, shards):
-        with started(4) as four, Client(four, set_as_default=False) as client:
-            assert fit(hasher(), X, Y, client=client).digest == hasher().fit(X, Y).digest
-            encode(shards.parent / "model", shards, shards.parent / "codes", client=client)
-        encode_folder(shards.parent / "model", shards, shards.parent / "here")
-        assert contents(shards.parent / "codes") == contents(shards.parent / "here")
 
     def test_wrong_calls(self, client):
         with pytest.raises(ParameterError, match="'stagewise' parameter must be False for bits that are learned"):
@@ -331,3 +321,13 @@ class TestCluster:
         died = r"10\.0\.0\.7:4000: several workers died with the same task"
         with pytest.raises(DistributedError, match=died), cluster.clear_errors():
             raise KilledWorker("task", State, 3)
+
+
+def test_four_workers(client, shards):
+    """The last test, because the workers stay."""
+    client.cluster.scale(4)
+    client.wait_for_workers(4)
+    assert fit(hasher(), X, Y, client=client).digest == hasher().fit(X, Y).digest
+    encode(shards.parent / "model", shards, shards.parent / "codes", client=client)
+    encode_folder(shards.parent / "model", shards, shards.parent / "here")
+    assert contents(shards.parent / "codes") == contents(shards.parent / "here")
