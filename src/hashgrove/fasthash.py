@@ -103,7 +103,7 @@ class FastHash(SupervisedHasher):
         How much a search among classes without labels matters, from 0 to 1, beside one among labelled classes. Above 0,
         a trial that leaves classes out chooses the number of generic bits. Unless it is 0, clusters of the rows without
         a label that are unlike all classes serve as further classes, if at least a fifth of these rows are. ``None``
-        also makes half of the bits generic then.
+        also doubles the number of generic bits then.
     weighted : bool or None, default=None
         Whether step 2 weights each point i by its weight in step 1, sum_j |a_ij|, as in the authors' code. ``None``
         means what suits the hash function.
@@ -625,9 +625,8 @@ class FastHash(SupervisedHasher):
 
     def _count_generic(self, learner: HashFunction) -> int:
         asked = self._asked_generic()
-        if asked is None and self._learns_clusters(learner):
-            asked = self.n_bits // 2
-        return count_generic_bits(asked, self.n_bits, learner)
+        count = count_generic_bits(asked, self.n_bits, learner)
+        return min(2 * count, self.n_bits) if asked is None and self._learns_clusters(learner) else count
 
     def _suited(self, name: str, learner: HashFunction) -> bool:
         """The value of a flag; if it is None, the one that suits the hash function."""
