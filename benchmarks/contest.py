@@ -319,7 +319,10 @@ def suite() -> None:
     for bench in () if arguments.report else sorted(BENCHES, key=_oldest):
         options = ["--data", arguments.data] if arguments.data else []
         if arguments.minutes is not None:
-            options += ["--minutes", f"{arguments.minutes - (time.monotonic() - started) / 60:.2f}"]
+            left = arguments.minutes - (time.monotonic() - started) / 60
+            if left < 0:
+                break
+            options += ["--minutes", f"{left:.2f}"]
         subprocess.run([sys.executable, str(HERE / f"bench_{bench}.py"), "--resume", *options], check=True)
         report()
     report()
