@@ -332,7 +332,7 @@ class TestWrittenDown:
     def test_a_given_hash_function_is_in_the_file_without_a_choice(self, tmp_path):
         auto(hash_function=PosteriorBits()).fit(X, Y).save(tmp_path / "m")
         notes = read_header(tmp_path / "m")["header"]["learned"]
-        assert notes.keys() == {"hash_function", "generic_bits", "trained_on"}
+        assert notes.keys() == {"hash_function", "generic_bits", "trained_on", "data", "profile"}
         assert (notes["hash_function"], notes["generic_bits"]) == (plain(PosteriorBits()), 2)
 
     def test_train_prints_it(self, tmp_path, capsys, monkeypatch):
