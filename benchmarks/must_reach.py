@@ -200,7 +200,8 @@ def page(records: Iterable[Mapping[str, Any]]) -> str:
         '`hash_function="decodable"`; `all rows` means that rows without a label took part. Floats of the',
         "probabilities, top4 (the four likeliest classes with one byte of probability each), product",
         "quantisation, RaBitQ and signs compared with numbers are no Hamming codes. OrthoHash, CSQ and supervised",
-        "contrastive are heads on the same features (`benchmarks/heads.py`).",
+        "contrastive are heads on the same features (`benchmarks/heads.py`). Targets were set before anything was",
+        "measured here; rows with different numbers of seeds should not be compared to the last digits.",
     ]
     records = list(records)
     for name, title in TITLES.items():
