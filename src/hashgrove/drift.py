@@ -178,7 +178,7 @@ def _encoder_and_profile(model: Any) -> tuple[Any, CodeProfile]:
     if profile is None or encoder is None:
         raise FileError(
             f"{name}: must remember its training rows, to compare new ones with them. It does not: it was made by an "
-            "earlier version, from a FeatureStore, or is not fitted. Fit and save it again."
+            "earlier version, or is not fitted. Fit and save it again."
         )
     return encoder, profile
 

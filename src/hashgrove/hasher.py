@@ -102,7 +102,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             with single_threaded_blas(), interruptible():
                 self.encoder_ = self._learn(X, supervision, rng, **more)
                 self._data_facts = data
-                self.profile_ = None if isinstance(X, FeatureStore) else self._profile(X)
+                self.profile_ = self._profile(X)
         except BaseException:
             if self.__dict__.get("encoder_") is before.get("encoder_"):
                 self.__dict__.clear()

@@ -342,11 +342,11 @@ class CountingTrees(BoostedTrees):
         self.threads_, self.together_ = set(), threading.Barrier(2, timeout=120)
         return super().prepare(X, rng, **options)
 
-    def learn(self, data, z, weights, rng):
+    def learn_started(self, data, started, z, weights, rng):
         self.threads_.add(threading.get_ident())
         if threading.current_thread() is not threading.main_thread():
             self.together_.wait()  # breaks unless two bits are learned at the same time
-        return super().learn(data, z, weights, rng)
+        return super().learn_started(data, started, z, weights, rng)
 
 
 @pytest.mark.parametrize("settings", [{}, {"start": "linear"}], ids=str)

@@ -186,7 +186,7 @@ class TestModelFile:
         hasher = LSH(8, random_state=0).fit(X)
         hasher.save(tmp_path / "m")
         described = modelfile.read_header(tmp_path / "m")
-        assert set(described["header"]) == {"encoder", "hasher", "n_bits", "n_features", "parameters"}
+        assert set(described["header"]) == {"encoder", "hasher", "learned", "n_bits", "n_features", "parameters"}
         assert set(described["arrays"]) == {"weights", "bias", "unit"}
         assert load(tmp_path / "m").n_features == X.shape[1]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hashgrove.codes import hamming, unpack
 from hashgrove.encoders.base import Encoder
+from hashgrove.storage.feature_store import FeatureStore
 
 __all__ = ["CodeProfile", "nearest_counts"]
 
@@ -51,15 +52,15 @@ class CodeProfile:
         Parameters
         ----------
         encoder : Encoder
-        X : array or CSR matrix of shape (n, n_features)
+        X : array, CSR matrix, StoredRows or FeatureStore of shape (n, n_features)
         nearest : array, optional
             `nearest_counts` of held-out rows. Without it, other training rows take their place.
         n_jobs : int, optional
         """
         others = _spread(X.shape[0], MAX_ROWS)
         places = _places(encoder, X.shape[0])
-        codes = np.asarray(encoder.encode(X[others], n_jobs=n_jobs))
-        kept = np.asarray(encoder.encode(X[places], n_jobs=n_jobs))
+        codes = np.asarray(encoder.encode(_rows(X, others), n_jobs=n_jobs))
+        kept = np.asarray(encoder.encode(_rows(X, places), n_jobs=n_jobs))
         held_out = nearest is not None
         if nearest is None:
             nearest = _counts(codes[~np.isin(others, places)], kept, encoder.n_bits, n_jobs)
@@ -115,6 +116,11 @@ def _counts(codes: NDArray[np.uint8], kept: NDArray[np.uint8], n_bits: int, n_jo
     if not len(codes):
         return np.zeros(n_bits + 1, np.int64)
     return np.bincount(hamming(codes, kept, n_jobs=n_jobs).min(axis=1), minlength=n_bits + 1)
+
+
+def _rows(X: Any, numbers: NDArray[np.int64]) -> Any:
+    """Some of the training rows; of a store, which has only their bins, rows with the same bins."""
+    return X.rows(numbers) if isinstance(X, FeatureStore) else X[numbers]
 
 
 def _places(encoder: Encoder, n_rows: int) -> NDArray[np.int64]:

@@ -240,7 +240,8 @@ class Engine(Index):
 
     def _check_same_model(self, session: Session) -> None:
         """Refuse to go on with a connection that knows the items by another model: they have been re-encoded."""
-        if self._ready and self._model is not None and session.meta.model != self._model:
+        stored = session.meta  # Milvus has none before the first items
+        if self._ready and self._model is not None and stored != Meta() and stored.model != self._model:
             raise EngineError(f"{self.place}: the items have been encoded by another model since. Connect again.")
 
     def _search(
