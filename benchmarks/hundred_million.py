@@ -94,6 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="where codes and index are written; they stay there")
     parser.add_argument("--rows", type=int, default=10**8)
     options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
     codes, index = options.folder / f"codes-{options.rows}.npy", options.folder / f"{options.rows}.hgi"
     if not codes.exists():
         write_codes(codes, options.rows)
