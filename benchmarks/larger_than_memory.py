@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--verbose", action="store_true", help="Print each bit.")
     parser.add_argument("--run", choices=DEFAULT_BITS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    options.folder.mkdir(parents=True, exist_ok=True)
+    os.makedirs(options.folder, exist_ok=True)
     if options.run is not None:
         print(json.dumps(run(options.run, options)))
         return {}
