@@ -26,7 +26,7 @@ DEVIATIONS = 3.0  # beyond what chance does
 
 @dataclass(frozen=True)
 class Drift:
-    """How new rows differ from the training rows that a model remembers.
+    """Differences of new rows from the training rows that a model remembers.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Drift:
 
     @property
     def verdict(self) -> str:
-        """What to do, in a sentence or two."""
+        """Advice in a sentence or two."""
         if self.is_far and self.held_out:
             return (
                 f"Retrain: {self.far:.0%} of the new rows are farther from all that the model learned from than "

@@ -612,7 +612,7 @@ class FastHash(SupervisedHasher):
         others: NDArray[Any] | None,
         seed: int,
     ) -> tuple[Any, Supervision]:
-        """What learned bits learn from: the rows with a label and, behind them, clusters of rows of new classes."""
+        """Training rows of learned bits: rows with a label and, behind them, clusters of rows of new classes."""
         if others is None or not isinstance(supervision, ClassLabels) or not self._learns_clusters(learner):
             return X, supervision
         return with_clusters(X, supervision, others, rng=substream(np.random.default_rng(seed), 9))
@@ -737,7 +737,7 @@ def _inferred_bits(hasher: FastHash, supervision: Supervision, seed: int) -> Inf
 
 
 def _prepare(X: Any, *, learner: HashFunction, seed: int, n_jobs: int | None, **more: Any) -> Any:
-    """What the hash functions of all bits share: the same in every process, and however often."""
+    """Data that the hash functions of all bits share: the same in every process, and however often."""
     return learner.prepare(X, substream(np.random.default_rng(seed), 0), n_jobs=n_jobs, **more)
 
 

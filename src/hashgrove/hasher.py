@@ -111,7 +111,7 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return self
 
     def _profile(self, X: Any) -> CodeProfile:
-        """What is remembered of the codes of the training rows."""
+        """The profile of the codes of the training rows."""
         return CodeProfile.of(self.encoder_, X, n_jobs=getattr(self, "n_jobs", None))
 
     def _read(self, X: Any, target: Target) -> Supervision:

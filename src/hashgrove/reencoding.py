@@ -44,7 +44,7 @@ OURS = {MANIFEST, LOCK, MODEL}  # and files of rows: what of the old index is no
 
 @dataclass(frozen=True)
 class Reencoded:
-    """What `reencode` did.
+    """Outcome of `reencode`.
 
     Attributes
     ----------

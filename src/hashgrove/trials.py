@@ -31,7 +31,7 @@ log = logging.getLogger("hashgrove")
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """What all trials have in common.
+    """Settings and rows that all trials have in common.
 
     Attributes
     ----------

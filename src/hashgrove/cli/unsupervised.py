@@ -1,4 +1,4 @@
-"""What ``hashgrove train --method`` does: codes that are learned without labels."""
+"""``hashgrove train --method``: codes that are learned without labels."""
 
 from __future__ import annotations
 

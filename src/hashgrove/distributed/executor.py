@@ -65,7 +65,7 @@ class DaskExecutor:
 
 
 class _Once:
-    """What a process prepares for all of its pieces, when the first of them asks for it."""
+    """Data that a process prepares for all of its pieces, when the first of them asks for it."""
 
     def __init__(self, prepare: Callable[..., Any], reference: Any) -> None:
         self._prepare, self._reference, self._lock = prepare, reference, threading.Lock()

@@ -56,7 +56,7 @@ class _MappedRows:
 
 
 def by_reference(rows: Any) -> Any:
-    """What to send in the place of ``rows``: a small object if they are in a file; see `opened`.
+    """A stand-in to send for ``rows``: a small object if they are in a file; see `opened`.
 
     >>> by_reference(np.zeros((2, 2))).shape
     (2, 2)

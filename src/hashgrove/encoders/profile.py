@@ -90,7 +90,7 @@ class CodeProfile:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, n_bits: int) -> Self:
-        """What `to_dict` gave, checked: it comes from an untrusted file. Raises ValueError, TypeError or KeyError."""
+        """The profile in an untrusted file, checked. Raises ValueError, TypeError or KeyError."""
         ones, nearest, n_rows = values["ones"], values["nearest"], values["n_rows"]
         numbers = [n_rows, *ones, *nearest]
         if not all(type(number) is int and 0 <= number < 2**31 for number in numbers):

@@ -128,7 +128,7 @@ class StoredRows:
 
     @property
     def key(self) -> str:
-        """What tells these rows from others: a digest of the names, sizes and times of change of the files."""
+        """Identity of these rows: a digest of the names, sizes and times of change of the files."""
         digest = hashlib.sha256(json.dumps([file.identity for file in self._files]).encode())
         if self._numbers is not None:
             digest.update(np.ascontiguousarray(self._numbers, "<i8").data)
@@ -179,7 +179,7 @@ class _MoreRows:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells these rows from others."""
+        """Identity of these rows."""
         return {"sha256": hashlib.sha256(np.ascontiguousarray(self._rows).data).hexdigest()}
 
 

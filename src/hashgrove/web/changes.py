@@ -143,7 +143,7 @@ class Writer:
         return _NewItems((await self._encoding.encode(rows)).codes, rows, ids, self._collection.digest, entries)
 
     def _entry(self, label: str | None, fields: dict[str, str] | None, place: str = "") -> Entry | None:
-        """What was said about an item; None if nothing was."""
+        """The label and fields given for an item; None if there are none."""
         if label is None and fields is None:
             return None
         if self._collection.additions is None:

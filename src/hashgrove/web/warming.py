@@ -1,4 +1,4 @@
-"""What requests do, done once before the first of them."""
+"""Warming up: the work of a first request, done before it comes."""
 
 from __future__ import annotations
 
